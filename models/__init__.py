@@ -1,0 +1,1 @@
+"""The networks DraftScope decodes with, and what they need to be loaded."""
