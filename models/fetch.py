@@ -361,7 +361,7 @@ def rebuild_tokenizer(reader: "GGUFReader") -> "Tokenizer":
             pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=True),
         ]
     )
-    tokenizer.decoder = decoders.ByteLevel(add_prefix_space=True, trim_offsets=True, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
     control = 3  # the GGUF's number for tokens that stand for no text
     kinds = field(reader, "tokenizer.ggml.token_type")
     special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == control]

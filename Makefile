@@ -1,0 +1,50 @@
+# `make run` starts the app and `make test` checks everything; both set up what they need first.
+
+PORT ?= 8501
+BIN := .venv/bin
+PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+	$(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
+
+.PHONY: setup run test check fix traces golden bench
+
+setup: .venv/installed
+	@$(BIN)/python -m models.fetch
+
+run: setup
+	@echo "DraftScope: http://localhost:$(PORT)  (Ctrl-C stops it; PORT=8600 make run takes another port)"
+	@$(BIN)/streamlit run app.py --server.port $(PORT) --server.headless true
+
+test: setup
+	@$(MAKE) --no-print-directory check
+
+check:
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	$(BIN)/python -m pytest
+
+fix:
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+traces:
+	$(BIN)/python -m spec_core.record
+
+golden:
+	$(BIN)/python -m spec_core.golden tests/golden/*/
+
+bench:
+	$(BIN)/python -m spec_core.bench --prompts assets/prompts/bench.jsonl --limit 20 --tokens 96 \
+		--temperature 0 --methods all --ratios --json bench.json
+
+# Installs again only when a requirements file is newer than the last install that succeeded.
+.venv/installed: requirements.txt requirements-dev.txt requirements-replay.txt | .venv/bin/python
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { \
+		echo "DraftScope needs Python 3.11 or newer, and none was found."; \
+		echo "Install one, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
+		echo "$(PYTHON) could not create .venv; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
