@@ -3,6 +3,7 @@ loads the torch-free modules for real, and planted violations show that both can
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -173,6 +174,14 @@ def test_every_module_has_a_docstring() -> None:
     files = [path for path in python_files(ROOT) if path.stat().st_size]
     silent = [path for path in files if not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
     assert not silent
+
+
+def test_the_map_names_tests_that_exist() -> None:
+    table = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", table)
+    assert named
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
 
 
 def test_cards_methods_and_pictures_load_without_torch_or_streamlit() -> None:
