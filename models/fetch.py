@@ -412,9 +412,7 @@ def hf_name(name: str) -> str:
     return f"model.layers.{layer}.{INSIDE[part]}.weight"
 
 
-def dequantised(
-    reader: "GGUFReader", config: dict[str, Any], report: Progress
-) -> "dict[str, np.ndarray]":
+def dequantised(reader: "GGUFReader", config: dict[str, Any], report: Progress) -> "dict[str, np.ndarray]":
     """Every tensor as fp32, exactly the number the 4-bit block stands for."""
     import numpy as np
     from gguf import dequantize

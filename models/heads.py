@@ -1,0 +1,289 @@
+"""The drafters' networks: EAGLE, EAGLE-3 and DFlash, with the parameter names of the published checkpoints.
+
+They own no copy of the target's embedding or LM head; whoever runs them passes embedded rows in and a head to `logits`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from models.cache import KVCache
+from models.decoder import Layer
+from models.layers import (
+    MLP,
+    Attention,
+    AttentionShape,
+    Head,
+    Linear,
+    RMSNorm,
+    Rope,
+    additive,
+    causal,
+)
+
+
+class Rows(Protocol):
+    """Where attention puts its keys and values: a KVCache, or in training something that autograd can follow."""
+
+    length: int
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def advance(self, n: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class EagleConfig:
+    """EAGLE-1/2 head: one Llama layer behind fc(2H → H). `bias`: of fc; a config that is silent means True."""
+
+    hidden: int
+    ffn: int
+    attention: AttentionShape
+    rope: Rope
+    bias: bool
+    feature_layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Eagle3Config:
+    """EAGLE-3 head. `fused` features of `target_hidden` each enter fc; the four flags are the speculators variants'."""
+
+    hidden: int
+    target_hidden: int
+    ffn: int
+    attention: AttentionShape
+    rope: Rope
+    vocab: int
+    draft_vocab: int
+    feature_layers: tuple[int, ...]
+    fc_bias: bool = False
+    norm_before_residual: bool = False
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool = False
+
+
+@dataclass(frozen=True)
+class DFlashConfig:
+    """DFlash drafter. `feature_layers` are hidden_states indices (published layer ids + 1). windows[i]: sliding window
+    of layer i, 0 = full attention. causal[i]: whether layer i may look only back inside the block."""
+
+    hidden: int
+    ffn: int
+    layers: int
+    attention: AttentionShape
+    rope: Rope
+    block_size: int
+    mask_token: int
+    feature_layers: tuple[int, ...]
+    windows: tuple[int, ...]
+    causal: tuple[bool, ...]
+
+
+class EagleLayer(nn.Module):
+    """A Llama layer without its input norm: the published head feeds fc's output straight into attention."""
+
+    def __init__(self, config: EagleConfig):
+        super().__init__()
+        self.self_attn = Attention(config.attention)
+        self.post_attention_layernorm = RMSNorm(config.hidden, config.attention.eps)
+        self.mlp = MLP(config.hidden, config.ffn)
+
+
+class EagleHead(nn.Module):
+    """EAGLE-1/2 (arXiv 2401.15077 §4.1): (embedding of the next token, feature) → the next feature."""
+
+    def __init__(self, config: EagleConfig):
+        super().__init__()
+        self.config = config
+        self.fc = Linear(2 * config.hidden, config.hidden, bias=config.bias)
+        self.layers = nn.ModuleList([EagleLayer(config)])
+
+    def fuse(self, features: Tensor) -> Tensor:
+        """Target features [B, n, H] as the rows this head starts from: as they are."""
+        return features
+
+    def forward(
+        self,
+        embedded: Tensor,
+        hidden: Tensor,
+        positions: Tensor,
+        cache: Rows | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """embedded, hidden [B, n, H]; row i pairs feature i with the embedding of token i + 1, at position i."""
+        past = cache.length if cache is not None else 0
+        x = self.fc(torch.cat([embedded, hidden], dim=-1))
+        block: EagleLayer = self.layers[0]  # type: ignore[assignment]
+        mask = causal(x.shape[1], past, x.device) if mask is None else mask
+        scores = additive(mask, past, x.dtype)
+        angles = self.config.rope.angles(positions, x.dtype)
+        x = x + block.self_attn(x, *angles, scores, cache, 0)
+        if cache is not None:
+            cache.advance(embedded.shape[1])
+        return x + block.mlp(block.post_attention_layernorm(x))
+
+    def feedback(self, out: Tensor) -> Tensor:
+        """What the next level starts from."""
+        return out
+
+    def logits(self, out: Tensor, lm_head: Head) -> Tensor:
+        """The target's own LM head on the guessed feature."""
+        return lm_head(out)
+
+    def to_target(self, ids: Tensor) -> Tensor:
+        """Draft ids → target ids: the same."""
+        return ids
+
+
+class Eagle3Layer(nn.Module):
+    """The `midlayer`: attention reads [norm(embedding) | norm(hidden)], the residual is the un-normed hidden."""
+
+    def __init__(self, config: Eagle3Config):
+        super().__init__()
+        hidden, eps = config.hidden, config.attention.eps
+        self.hidden_norm = RMSNorm(hidden, eps)
+        self.input_layernorm = RMSNorm(hidden, eps)
+        self.self_attn = Attention(config.attention)
+        self.post_attention_layernorm = RMSNorm(hidden, eps)
+        self.mlp = MLP(hidden, config.ffn)
+
+
+class Eagle3Head(nn.Module):
+    """EAGLE-3 (arXiv 2503.01840 §3): fused low, middle and high features, its own reduced LM head."""
+
+    d2t: Tensor
+    t2d: Tensor
+
+    def __init__(self, config: Eagle3Config):
+        super().__init__()
+        self.config = config
+        eps = config.attention.eps
+        fused = len(config.feature_layers) * config.target_hidden
+        self.fc = Linear(fused, config.hidden, bias=config.fc_bias)
+        self.midlayer = Eagle3Layer(config)
+        self.norm = RMSNorm(config.hidden, eps)
+        self.lm_head = Linear(config.hidden, config.draft_vocab, bias=False)
+        if config.norm_before_fc:
+            self.input_norm = RMSNorm(fused, eps)
+        if config.fc_norm:
+            self.fc_norm = nn.ModuleList(RMSNorm(config.target_hidden, eps) for _ in config.feature_layers)
+        self.register_buffer("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
+        self.register_buffer("t2d", torch.zeros(config.vocab, dtype=torch.bool))
+
+    def fuse(self, features: Tensor) -> Tensor:
+        """Target features [B, n, fused · H] → rows [B, n, H]."""
+        if self.config.norm_before_fc:
+            features = self.input_norm(features)
+        if self.config.fc_norm:
+            chunks = features.chunk(len(self.config.feature_layers), dim=-1)
+            features = torch.cat([norm(c) for norm, c in zip(self.fc_norm, chunks, strict=True)], dim=-1)
+        return self.fc(features)
+
+    def forward(
+        self,
+        embedded: Tensor,
+        hidden: Tensor,
+        positions: Tensor,
+        cache: Rows | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """As `EagleHead.forward`; returns the pre-norm output [B, n, H]."""
+        past = cache.length if cache is not None else 0
+        block = self.midlayer
+        normed = block.hidden_norm(hidden)
+        x = torch.cat([block.input_layernorm(embedded), normed], dim=-1)
+        mask = causal(x.shape[1], past, x.device) if mask is None else mask
+        scores = additive(mask, past, x.dtype)
+        angles = self.config.rope.angles(positions, x.dtype)
+        residual = normed if self.config.norm_before_residual else hidden
+        x = residual + block.self_attn(x, *angles, scores, cache, 0)
+        if cache is not None:
+            cache.advance(embedded.shape[1])
+        return x + block.mlp(block.post_attention_layernorm(x))
+
+    def feedback(self, out: Tensor) -> Tensor:
+        """What the next level starts from: pre-norm as published, post-norm in files that say `norm_output`."""
+        return self.norm(out) if self.config.norm_output else out
+
+    def logits(self, out: Tensor, lm_head: Head) -> Tensor:
+        """Its own LM head, over the draft vocabulary; `lm_head` is the target's and not used."""
+        return self.lm_head(self.norm(out))
+
+    def to_target(self, ids: Tensor) -> Tensor:
+        """Draft ids → target ids: d2t holds offsets."""
+        return ids + self.d2t[ids]
+
+
+class DFlashHead(nn.Module):
+    """DFlash (arXiv 2602.06036 §3): one bidirectional pass over [root, mask × (B - 1)] fills every slot at once."""
+
+    def __init__(self, config: DFlashConfig):
+        super().__init__()
+        self.config = config
+        eps = config.attention.eps
+        self.fc = Linear(len(config.feature_layers) * config.hidden, config.hidden, bias=False)
+        self.hidden_norm = RMSNorm(config.hidden, eps)
+        self.layers = nn.ModuleList(Layer(config.attention, config.ffn) for _ in range(config.layers))
+        self.norm = RMSNorm(config.hidden, eps)
+
+    def context(self, features: Tensor) -> Tensor:
+        """Target features [B, c, features · H] → context rows [B, c, H], shared by all layers."""
+        return self.hidden_norm(self.fc(features))
+
+    def forward(
+        self,
+        block: Tensor,
+        context: Tensor,
+        positions: Tensor,
+        cache: Rows | None = None,
+        masks: Sequence[Tensor | None] | None = None,
+        depth: int | None = None,
+    ) -> list[Tensor]:
+        """block [B, n, H] embedded slots, context [B, c, H] new context rows, positions [B, c + n] of both.
+
+        Runs the first `depth` layers; returns each layer's output [B, n, H], before the final norm. Context and block
+        keys join `cache`: crop the block's n rows off afterwards. masks: per layer, [n, past + c + n], True = visible.
+        """
+        past = cache.length if cache is not None else 0
+        angles = self.config.rope.angles(positions, block.dtype)
+        masks = masks or [None] * self.config.layers
+        outputs = []
+        for i, layer in enumerate(self.layers[:depth]):
+            scores = additive(masks[i], past, block.dtype)
+            block = layer(block, angles, scores, cache, i, context)
+            outputs.append(block)
+        if cache is not None:
+            cache.advance(positions.shape[1])
+        return outputs
+
+    def masks(self, start: int, keys: int, device: torch.device) -> list[Tensor | None]:
+        """Per layer: who may see whom for a block at positions start.., `keys` rows in all, row j at position j.
+
+        Full layers see everything. Sliding layers see the last `window` positions, and are causal inside the block
+        unless the config says otherwise.
+        """
+        where = torch.arange(keys, device=device)
+        query = where[start:, None]
+        back = query - where[None]
+        found: list[Tensor | None] = []
+        for window, backward in zip(self.config.windows, self.config.causal, strict=True):
+            if not window and not backward:
+                found.append(None)
+                continue
+            seen = back >= 0 if backward else torch.ones_like(back, dtype=torch.bool)
+            found.append(seen & (back.abs() < window) if window else seen)
+        return found
+
+
+DrafterNetwork = EagleHead | Eagle3Head | DFlashHead
+
+
+def new_cache(network: DrafterNetwork, capacity: int, like: Tensor) -> KVCache:
+    """An empty cache for one run of `network`, on the device and in the dtype of `like`."""
+    shape = network.config.attention
+    layers = network.config.layers if isinstance(network, DFlashHead) else 1
+    return KVCache(layers, shape.kv_heads, shape.head_dim, capacity, dtype=like.dtype, device=like.device)

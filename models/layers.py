@@ -1,0 +1,210 @@
+"""The pieces every network here is made of: a linear layer that is quick on few rows, RMSNorm, RoPE,
+attention over a cache, and the gated MLP. Target and drafters share them, so they share their bugs' fixes."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.cache import KVCache
+
+
+class Packed:
+    """y = x Wᵀ + b with W laid out once for the CPU's matrix kernels (oneDNN).
+
+    `F.linear` re-reads a row-major weight badly at 2 to 64 rows, which is where verification lives.
+    The two operators are internal to PyTorch, so `pack` falls back to None where they are missing.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
+        self.bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+
+
+def pack(weight: Tensor, bias: Tensor | None = None) -> Packed | None:
+    """The packed form of `weight` [out, in], or None where this device or build has no use for it."""
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        return None
+    try:
+        return Packed(weight, bias)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return None
+
+
+class Linear(nn.Linear):
+    """`nn.Linear` that uses its packed copy when inference asked for one (`speed_up`)."""
+
+    packed: Packed | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.packed(x) if self.packed else F.linear(x, self.weight, self.bias)
+
+    def speed_up(self) -> None:
+        self.packed = pack(self.weight.detach(), None if self.bias is None else self.bias.detach())
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Sizes of one attention layer; `input` is the width its projections read (2 × hidden in EAGLE-3)."""
+
+    input: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    eps: float
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: bool = False
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary angles. `inv_freq` has head_dim / 2 entries; `scale` multiplies cos and sin (yarn, llama3: 1)."""
+
+    inv_freq: tuple[float, ...]
+    scale: float = 1.0
+
+    def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """positions [B, n] → cos, sin [B, 1, n, head_dim]; in fp32 from whole positions, so no table can run out."""
+        freq = torch.tensor(self.inv_freq, device=positions.device)
+        theta = positions[:, None, :, None].float() * freq
+        theta = torch.cat([theta, theta], dim=-1)
+        return (theta.cos() * self.scale).to(dtype), (theta.sin() * self.scale).to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Half-split (NeoX) rotation of x [B, heads, n, head_dim]."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.addcmul(x * cos, torch.cat([-b, a], dim=-1), sin)
+
+
+def additive(mask: Tensor | None, past: int, dtype: torch.dtype) -> Tensor | None:
+    """Boolean mask [.., n, n or past + n], True = visible → scores to add, [B, 1, n, past + n]; the past is seen."""
+    if mask is None:
+        return None
+    if mask.shape[-1] == mask.shape[-2] and past:
+        mask = F.pad(mask, (past, 0), value=True)
+    scores = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    scores.masked_fill_(~mask, torch.finfo(dtype).min)
+    return scores[:, None] if mask.dim() == 3 else scores[None, None]
+
+
+def causal(n: int, past: int, device: torch.device) -> Tensor | None:
+    """Mask of n new rows behind `past` cached ones; None where one row may simply see everything."""
+    if n == 1:
+        return None
+    return torch.ones(n, past + n, dtype=torch.bool, device=device).tril(past)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with RoPE, optional biases and per-head q/k norm."""
+
+    qkv: Packed | None = None
+
+    def __init__(self, shape: AttentionShape):
+        super().__init__()
+        self.shape = shape
+        width = shape.heads * shape.head_dim
+        kv_width = shape.kv_heads * shape.head_dim
+        self.q_proj = Linear(shape.input, width, bias=shape.qkv_bias)
+        self.k_proj = Linear(shape.input, kv_width, bias=shape.qkv_bias)
+        self.v_proj = Linear(shape.input, kv_width, bias=shape.qkv_bias)
+        self.o_proj = Linear(width, shape.hidden, bias=shape.o_bias)
+        if shape.qk_norm:
+            self.q_norm = RMSNorm(shape.head_dim, shape.eps)
+            self.k_norm = RMSNorm(shape.head_dim, shape.eps)
+
+    def speed_up(self) -> None:
+        parts = (self.q_proj, self.k_proj, self.v_proj)
+        bias = torch.cat([p.bias.detach() for p in parts]) if self.shape.qkv_bias else None
+        self.qkv = pack(torch.cat([p.weight.detach() for p in parts]), bias)
+
+    def project(self, x: Tensor) -> Tensor:
+        """x [B, n, input] → q, k, v heads in one tensor [B, heads + 2 kv_heads, n, head_dim]."""
+        flat = self.qkv(x) if self.qkv else torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
+        return flat.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
+
+    def forward(
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        scores: Tensor | None,
+        cache: KVCache | None,
+        layer: int,
+        context: int = 0,
+    ) -> Tensor:
+        """x [B, n, input]; its first `context` rows lend keys and values only. Returns [B, n - context, hidden]."""
+        heads, kv = self.shape.heads, self.shape.kv_heads
+        q, k, v = self.project(x).split([heads, kv, kv], dim=1)
+        if self.shape.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        qk = rotate(torch.cat([q, k], dim=1), cos, sin)
+        q, k = qk[:, :heads, context:], qk[:, heads:]
+        if cache is not None:
+            k, v = cache.append(layer, k, v)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=scores, enable_gqa=heads != kv)
+        return self.o_proj(out.transpose(1, 2).flatten(2))
+
+
+class MLP(nn.Module):
+    """down(silu(gate x) · up x)."""
+
+    gate_up: Packed | None = None
+
+    def __init__(self, hidden: int, ffn: int):
+        super().__init__()
+        self.gate_proj = Linear(hidden, ffn, bias=False)
+        self.up_proj = Linear(hidden, ffn, bias=False)
+        self.down_proj = Linear(ffn, hidden, bias=False)
+
+    def speed_up(self) -> None:
+        both = torch.cat([self.gate_proj.weight.detach(), self.up_proj.weight.detach()])
+        self.gate_up = pack(both)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.gate_up:
+            gate, up = self.gate_up(x).chunk(2, dim=-1)
+        else:
+            gate, up = self.gate_proj(x), self.up_proj(x)
+        return self.down_proj(F.silu(gate) * up)
+
+
+def speed_up(network: nn.Module) -> None:
+    """Give a finished network its packed weights (CPU, fp32). Not for training: packed copies do not follow updates."""
+    fused: set[nn.Module] = set()
+    for module in network.modules():
+        if isinstance(module, Attention):
+            module.speed_up()
+            fused |= {module.q_proj, module.k_proj, module.v_proj}
+        elif isinstance(module, MLP):
+            module.speed_up()
+            fused |= {module.gate_proj, module.up_proj}
+    for module in network.modules():
+        if isinstance(module, Linear) and module not in fused:
+            module.speed_up()
+
+
+def default_inv_freq(theta: float, head_dim: int) -> tuple[float, ...]:
+    return tuple(math.pow(theta, -2 * i / head_dim) for i in range(head_dim // 2))
+
+
+Embed = Callable[[Tensor], Tensor]  # ids [..] → rows [.., hidden]
+Head = Callable[[Tensor], Tensor]  # rows [.., hidden] → logits [.., vocab]

@@ -1,0 +1,1 @@
+"""The algorithm: decoding, drafting, verifying, and the record of it all."""

@@ -1,0 +1,190 @@
+"""What the loop asks of a target and of a drafter, and what a method's card says. Cards need no torch."""
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spec_core.trace import Card, DraftTree, KnobValue, Pass, PassKind, Sampling, tidy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Knobs = Mapping[str, KnobValue]
+
+
+class KnobError(ValueError):
+    """A knob that does not exist or a value it cannot take; the message lists what would do."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting of a method. `published` is the paper's value; low and high bound numbers, choices list words."""
+
+    name: str
+    published: KnobValue
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def read(self, value: KnobValue) -> KnobValue:
+        """`value`, perhaps typed as text, as this knob's kind; KnobError says what would do."""
+        kind = type(self.published)
+        try:
+            found = as_bool(value) if kind is bool else kind(value)
+        except ValueError as error:
+            raise KnobError(f"{self.name}={value!r}: give {self.range}") from error
+        if not self.admits(found):
+            raise KnobError(f"{self.name}={value}: give {self.range}")
+        return found
+
+    def admits(self, value: KnobValue) -> bool:
+        if isinstance(value, str):
+            return value in self.choices
+        if isinstance(value, bool):
+            return True
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    @property
+    def range(self) -> str:
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if isinstance(self.published, bool):
+            return "true or false"
+        noun = "a whole number" if isinstance(self.published, int) else "a number"
+        return f"{noun} from {self.low:g} to {self.high:g}"
+
+
+def as_bool(value: KnobValue) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    found = words.get(str(value).lower())
+    if found is None:
+        raise ValueError(value)
+    return found
+
+
+class Clock:
+    """Collects the passes of one step. Whatever lies between two passes is host time, so a step adds up."""
+
+    def __init__(self, sync: Callable[[], None] = lambda: None):
+        self.sync = sync
+        self.passes: list[Pass] = []
+        self.begun = self.last = time.perf_counter()
+
+    def start(self) -> None:
+        """A new step begins now."""
+        self.sync()
+        self.passes = []
+        self.begun = self.last = time.perf_counter()
+
+    def note(self, kind: PassKind, begin: float, end: float, rows: int = 0, layers: int = 0) -> None:
+        start, length = tidy(1000 * (begin - self.begun)), tidy(1000 * (end - begin))
+        self.passes.append(Pass(kind, start, length, rows, layers))
+        self.last = end
+
+    def fill(self) -> None:
+        """Book the time since the last pass as the host's."""
+        now = time.perf_counter()
+        if now > self.last:
+            self.note("host", self.last, now)
+
+    @contextmanager
+    def measure(self, kind: PassKind, rows: int = 0, layers: int = 0) -> Generator[None]:
+        """Time one pass of `rows` rows through `layers` layers."""
+        self.sync()
+        self.fill()
+        begin = time.perf_counter()
+        yield
+        self.sync()
+        self.note(kind, begin, time.perf_counter(), rows, layers)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A tree, and the full q rows where its tokens were really drawn from q.
+
+    q[i] is the law node i's child was drawn from, over the target's vocabulary; the tree is then a chain, and
+    verification must use it (`reject`). The rows never enter a trace.
+    """
+
+    tree: DraftTree
+    q: "list[Tensor] | None" = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a target pass says: logits [rows, vocab] and features [rows, width], a row per node asked about."""
+
+    logits: "Tensor"
+    features: "Tensor"
+
+
+class Target(Protocol):
+    """The model whose text must come out, for one run."""
+
+    def prefill(self, ids: list[int], clock: Clock) -> Scores:
+        """Run the prompt; logits [1, vocab] of its last token, features of every token."""
+        ...
+
+    def score(self, tree: DraftTree, clock: Clock) -> Scores:
+        """One pass over the kept nodes of a draft, in their order."""
+        ...
+
+    def commit(self, rows: list[int]) -> None:
+        """Of the rows just scored keep these in the cache: a path from the root."""
+        ...
+
+
+class Drafter(Protocol):
+    """What guesses ahead. Made fresh for every run."""
+
+    layers: tuple[int, ...]  # target layers it wants, as indices of Hugging Face's hidden_states
+
+    def observe(self, tokens: list[int], features: "Tensor") -> None:
+        """These tokens are sure now, and the target's features of each [n, width]. The first call is the prompt."""
+        ...
+
+    def propose(self, root: int, rng: "torch.Generator", clock: Clock) -> Draft:
+        """Guess what follows `root`, the newest sure token; the target has not seen it yet."""
+        ...
+
+
+Build = Callable[[Any, Any, Knobs, Sampling], Drafter]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named recipe. `network` names the kind of drafter weights it needs ("" for none), which methods may share.
+
+    build(model, network, knobs, sampling) makes a drafter for one run: `model` is the target (models.load.Model),
+    `network` its loaded drafter (models.load.Network) or None. Torch is imported inside. order: place in lists.
+    """
+
+    key: str
+    title: str
+    paper: str
+    idea: str
+    knobs: tuple[Knob, ...]
+    build: Build
+    network: str = ""
+    order: int = field(default=0)
+
+    @property
+    def card(self) -> Card:
+        return Card(self.key, self.title, self.paper, self.idea)
+
+    @property
+    def published(self) -> dict[str, KnobValue]:
+        return {knob.name: knob.published for knob in self.knobs}
+
+    def settle(self, given: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
+        """All knobs with their values: `given` over the published ones, checked."""
+        known = {knob.name: knob for knob in self.knobs}
+        for name in given:
+            if name not in known:
+                have = ", ".join(known) or "none"
+                raise KnobError(f"{self.title} has no knob {name!r}; it has: {have}")
+        return {name: knob.read(given.get(name, knob.published)) for name, knob in known.items()}

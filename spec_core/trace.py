@@ -1,0 +1,400 @@
+"""What one decode leaves behind: a header, one line per step, an end line. JSON Lines, plain data, no torch.
+
+Everything drawn, counted, saved or shared is made from these types: a recorded run and a live one are the same thing.
+"""
+
+import gzip
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+SCHEMA = 1
+
+PassKind = Literal["draft", "head", "target", "host", "record"]
+EndReason = Literal["stop", "length", "context", "cancelled", "error"]
+Word = str | list[int]  # a token's text, or its bytes where they are no text of their own
+KnobValue = bool | int | float | str
+
+
+class TraceError(ValueError):
+    """A trace file that cannot be read; the message is one sentence for its reader."""
+
+
+class Pass(Struct, frozen=True, omit_defaults=True):
+    """One forward call. `start_ms` counts from the start of its step; `rows` went in; `layers` were run."""
+
+    kind: PassKind
+    start_ms: float
+    ms: float
+    rows: int
+    layers: int
+
+
+class Losers(Struct, frozen=True, omit_defaults=True):
+    """Children of an expanded `node` that were not drafted: the best three, and how many more were considered."""
+
+    node: int
+    tokens: list[int]
+    probs: list[float]
+    more: int
+
+
+class DraftTree(Struct, frozen=True, omit_defaults=True):
+    """What a drafter grew in one step. Node 0 is the root: the last sure token, not yet in the target's cache.
+
+    parents[i] < i, -1 for the root. passes[i]: which draft pass guessed node i (-1 root). probs[i]: q of its token at
+    its place, given its parents (root 1). beam[i]: it was expanded. kept: nodes sent to the target, ascending,
+    ancestor-closed, with 0. layers[l][j]: what draft layer l alone would have put in slot j (DFlash, optional).
+    """
+
+    tokens: list[int]
+    parents: list[int]
+    passes: list[int]
+    probs: list[float]
+    beam: list[bool]
+    kept: list[int]
+    others: list[Losers] = []
+    layers: list[list[int]] = []
+
+
+class Wanted(Struct, frozen=True, omit_defaults=True):
+    """The target's favourites after `node`: top tokens with p, and the probability of all the rest."""
+
+    node: int
+    tokens: list[int]
+    probs: list[float]
+    rest: float
+
+
+class Decision(Struct, frozen=True, omit_defaults=True):
+    """One question to the target at `node`.
+
+    match: it named `drawn`; accepted if that is `child`. reject: `child` was tested with uniform `u` < min(1, p / q).
+    `child` is -1 where nothing was drafted. p and q belong to the child's token (match without a child: p of `drawn`).
+    """
+
+    node: int
+    child: int
+    rule: Literal["match", "reject"]
+    accepted: bool
+    p: float
+    q: float
+    drawn: int | None = None
+    u: float | None = None
+
+
+class Verdict(Struct, frozen=True, omit_defaults=True):
+    """path: accepted nodes, root first. bonus: what the target adds. p[i]: its probability of kept[i]'s own token."""
+
+    path: list[int]
+    bonus: int
+    p: list[float]
+    wanted: list[Wanted]
+    decisions: list[Decision]
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One draft plus one target pass. Step 0 is the prefill: only a root (the prompt's last token) and a bonus.
+
+    committed: ids really added, cut at a stop token or the budget. words: text of ids seen here for the first time.
+    """
+
+    draft: DraftTree
+    verdict: Verdict
+    passes: list[Pass]
+    committed: list[int]
+    words: dict[int, Word] = {}
+
+    @property
+    def ms(self) -> float:
+        """Time of the step without the cost of recording it."""
+        return sum(p.ms for p in self.passes if p.kind != "record")
+
+
+class End(Struct, frozen=True, omit_defaults=True):
+    reason: EndReason
+    steps: int
+    tokens: int
+    ms: float
+    peak_memory_mb: float
+    message: str = ""
+
+
+class Card(Struct, frozen=True, omit_defaults=True):
+    """A method as its users see it, so that replay needs no code of the method."""
+
+    key: str
+    title: str
+    paper: str
+    idea: str
+
+
+class Network(Struct, frozen=True, omit_defaults=True):
+    """Which weights: a name, a fingerprint, and the sizes a cost model needs.
+
+    vocab: rows of the LM head it uses, its own or the target's. layer_weights, head_weights: numbers read by one layer
+    and by the head in one pass.
+    """
+
+    id: str
+    hash: str
+    layers: int
+    hidden: int
+    vocab: int
+    layer_weights: int
+    head_weights: int
+
+
+class Prompt(Struct, frozen=True, omit_defaults=True):
+    text: str
+    ids: list[int]
+    kind: Literal["chat", "raw", "ids"]
+
+
+class Sampling(Struct, frozen=True, omit_defaults=True):
+    """temperature 0 is greedy; top_p 1 keeps the whole law."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+class Header(Struct, frozen=True, omit_defaults=True):
+    id: str
+    date: str
+    method: Card
+    knobs: dict[str, KnobValue]
+    target: Network
+    drafter: Network | None
+    device: str
+    dtype: str
+    threads: int
+    versions: dict[str, str]
+    prompt: Prompt
+    sampling: Sampling
+    budget: int
+    stops: list[int]
+    context_limit: int
+    words: dict[int, Word]
+    contended: bool = False
+    schema: int = SCHEMA
+
+
+class Trace(Struct):
+    """A run in memory. `end` is None while it grows, or when the file broke off."""
+
+    header: Header
+    steps: list[Step] = []
+    end: End | None = None
+
+
+class _Line(Struct, frozen=True, omit_defaults=True):
+    """A line of the file: exactly one of the three is there."""
+
+    header: Header | None = None
+    step: Step | None = None
+    end: End | None = None
+
+
+def tidy(x: float, digits: int = 5) -> float:
+    """A probability or a time with `digits` significant digits: what a reader can use, at a third of the bytes."""
+    return float(f"{x:.{digits}g}") if math.isfinite(x) else 0.0
+
+
+def encode(part: Header | Step | End) -> bytes:
+    """One part → its line, newline included."""
+    if isinstance(part, Header):
+        line = _Line(header=part)
+    elif isinstance(part, Step):
+        line = _Line(step=part)
+    else:
+        line = _Line(end=part)
+    return msgspec.json.encode(line) + b"\n"
+
+
+def decode_line(line: bytes) -> Header | Step | End:
+    """A line → what was encoded; TraceError says what is wrong with it."""
+    try:
+        parsed = msgspec.json.decode(line, type=_Line)
+    except msgspec.DecodeError as error:
+        raise TraceError(f"This is not a line of a DraftScope trace: {error}.") from error
+    part = parsed.header or parsed.step or parsed.end
+    if part is None:
+        raise TraceError("This is not a line of a DraftScope trace: it holds no header, step or end.")
+    if isinstance(part, Header) and part.schema != SCHEMA:
+        raise TraceError(f"This trace has schema {part.schema} and this version reads {SCHEMA}: record it again.")
+    if isinstance(part, Step):
+        check_step(part)
+    return part
+
+
+def check_step(step: Step) -> None:
+    """Refuse a step no drafter could have made, so that nothing downstream has to ask."""
+    tree, verdict = step.draft, step.verdict
+    n = len(tree.tokens)
+    shapes = {n, len(tree.parents), len(tree.passes), len(tree.probs), len(tree.beam)}
+    if len(shapes) != 1 or n == 0 or tree.parents[0] != -1:
+        raise TraceError("A step's tree is broken: its lists differ in length or it has no root.")
+    if any(not 0 <= p < i for i, p in enumerate(tree.parents) if i):
+        raise TraceError("A step's tree is broken: a parent does not come before its child.")
+    kept = set(tree.kept)
+    if 0 not in kept or not kept <= set(range(n)) or any(tree.parents[k] not in kept for k in kept - {0}):
+        raise TraceError("A step's tree is broken: a kept node's parent was not kept.")
+    path = verdict.path
+    if path[:1] != [0] or any(tree.parents[b] != a for a, b in zip(path, path[1:], strict=False)):
+        raise TraceError("A step's verdict is broken: its path does not lead down from the root.")
+    if not set(path) <= kept or len(verdict.p) != len(tree.kept):
+        raise TraceError("A step's verdict is broken: it speaks of nodes that were not kept.")
+
+
+def read(lines: Iterable[bytes]) -> Trace:
+    """Lines → Trace. A last line that broke off is left out, so a run that died can still be looked at."""
+    trace: Trace | None = None
+    for line in lines:
+        if not line.endswith(b"\n"):
+            break
+        part = decode_line(line)
+        if trace is None:
+            if not isinstance(part, Header):
+                raise TraceError("This file does not start with a trace header.")
+            trace = Trace(part)
+        elif isinstance(part, Step):
+            trace.steps.append(part)
+        elif isinstance(part, End):
+            trace.end = part
+    if trace is None:
+        raise TraceError("This file holds no trace: its first line is missing or broken.")
+    return trace
+
+
+def load(path: Path | str) -> Trace:
+    """Read a trace file, plain or gzipped."""
+    path = Path(path)
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise TraceError(f"{path.name} cannot be read: {error}.") from error
+    return read(raw.splitlines(keepends=True))
+
+
+def save(trace: Trace, path: Path | str) -> None:
+    """Write a trace file; the same trace gives the same bytes."""
+    path = Path(path)
+    parts = [trace.header, *trace.steps, *([trace.end] if trace.end else [])]
+    raw = b"".join(encode(part) for part in parts)
+    path.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
+
+
+# Statistics: derived here, once, from steps; nothing in the loop counts.
+
+
+class DepthCount(Struct, frozen=True, omit_defaults=True):
+    """How often a guess at `depth` was put to the target after all before it held, and how often it held too."""
+
+    depth: int
+    tested: int
+    accepted: int
+
+
+class Difference(Struct, frozen=True, omit_defaults=True):
+    """The first place where two greedy runs part, and plain decoding's own top-2 logit gap there."""
+
+    position: int
+    gap: float
+
+
+def depths(tree: DraftTree) -> list[int]:
+    """Levels below the root, per node."""
+    out = [0] * len(tree.tokens)
+    for i, parent in enumerate(tree.parents[1:], 1):
+        out[i] = out[parent] + 1
+    return out
+
+
+def ids(trace: Trace) -> list[int]:
+    return [token for step in trace.steps for token in step.committed]
+
+
+def words(trace: Trace) -> dict[int, Word]:
+    """Text of every id the trace names, by id."""
+    found = dict(trace.header.words)
+    for step in trace.steps:
+        found |= step.words
+    return found
+
+
+def text_of(tokens: Sequence[int], known: dict[int, Word]) -> str:
+    """Ids → text, joined as bytes first: a character may be spread over several tokens."""
+    parts = [known.get(token, f"<{token}>") for token in tokens]
+    raw = b"".join(p.encode() if isinstance(p, str) else bytes(p) for p in parts)
+    return raw.decode(errors="replace")
+
+
+def text(trace: Trace) -> str:
+    return text_of(ids(trace), words(trace))
+
+
+def tau(trace: Trace) -> float:
+    """Mean tokens committed per step, the target's own included; the prefill is no step of drafting. 0 if none ran."""
+    sizes = [len(step.committed) for step in trace.steps[1:]]
+    return sum(sizes) / len(sizes) if sizes else 0.0
+
+
+def accepted(step: Step) -> int:
+    """Drafted tokens of this step that entered the text."""
+    return min(len(step.verdict.path) - 1, len(step.committed))
+
+
+def accepted_by_depth(traces: Iterable[Trace]) -> list[DepthCount]:
+    """P(depth d accepted | depth d - 1 accepted) as counts; tokens behind a stop or the budget are not counted."""
+    tested: dict[int, int] = {}
+    held: dict[int, int] = {}
+    for step in (step for trace in traces for step in trace.steps[1:]):
+        done = accepted(step)
+        offered = max(depths(step.draft)[k] for k in step.draft.kept)
+        reached = min(done + 1, offered) if len(step.committed) > done else done
+        for depth in range(1, reached + 1):
+            tested[depth] = tested.get(depth, 0) + 1
+            held[depth] = held.get(depth, 0) + (depth <= done)
+    return [DepthCount(d, tested[d], held[d]) for d in sorted(tested)]
+
+
+def decode_ms(trace: Trace) -> float:
+    """Milliseconds of the decode steps, prefill and recording left out."""
+    return sum(step.ms for step in trace.steps[1:])
+
+
+def tokens_per_second(trace: Trace) -> float:
+    """Decode speed: tokens of the steps after the prefill per second of those steps. 0 if none ran."""
+    ms = decode_ms(trace)
+    return 1000 * sum(len(s.committed) for s in trace.steps[1:]) / ms if ms else 0.0
+
+
+def time_split(traces: Iterable[Trace]) -> dict[PassKind, float]:
+    """Milliseconds per kind of pass over all decode steps; `record` is no part of any speed."""
+    split: dict[PassKind, float] = {}
+    for item in (p for trace in traces for step in trace.steps[1:] for p in step.passes):
+        split[item.kind] = split.get(item.kind, 0.0) + item.ms
+    return split
+
+
+def top_gap(wanted: Wanted) -> float:
+    """Logit gap between the target's first and second choice: log p1 - log p2."""
+    first, second = (wanted.probs + [0.0, 0.0])[:2]
+    return math.log(first / second) if second > 0 else math.inf
+
+
+def difference(trace: Trace, plain: Trace) -> Difference | None:
+    """Where `trace` first departs from plain decoding of the same prompt, or None where the ids are equal."""
+    ours, theirs = ids(trace), ids(plain)
+    if ours == theirs:
+        return None
+    both = zip(ours, theirs, strict=False)
+    position = next((i for i, (a, b) in enumerate(both) if a != b), min(len(ours), len(theirs)))
+    if position >= len(plain.steps):
+        return Difference(position, math.inf)
+    return Difference(position, top_gap(plain.steps[position].verdict.wanted[0]))
