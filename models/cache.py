@@ -41,6 +41,18 @@ class KVCache:
         self.values[layer, :, :, self.length : end] = v
         return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
 
+    def reserve(self, rows: int) -> None:
+        """Make room for `rows` rows; a drafter's cache starts small and doubles, a target's is sized once."""
+        if rows <= self.capacity:
+            return
+        capacity = max(rows, 2 * self.capacity, 256)
+        for name in ("keys", "values"):
+            old = getattr(self, name)
+            new = old.new_empty(*old.shape[:3], capacity, old.shape[4])
+            new[:, :, :, : self.length] = old[:, :, :, : self.length]
+            setattr(self, name, new)
+        self.capacity = capacity
+
     def advance(self, n: int) -> None:
         """The pass is over: its n rows belong to the cache now."""
         self.length += n

@@ -71,6 +71,11 @@ class Network:
         return len(self.module.layers) if isinstance(self.module, DFlashHead) else 1
 
     @property
+    def head_rows(self) -> int:
+        """Rows of its own LM head; 0 where it borrows the target's."""
+        return self.module.config.draft_vocab if isinstance(self.module, Eagle3Head) else 0
+
+    @property
     def layer_weights(self) -> int:
         """Numbers one layer reads per pass; what belongs to no layer (fc) is shared out among them."""
         own = sum(p.numel() for p in self.module.parameters())

@@ -20,7 +20,6 @@ class Plan:
     limit: int
     stops: frozenset[int] = frozenset()
     sampling: Sampling = Sampling()
-    word: Callable[[int], Word] | None = None
 
     def cut(self, tokens: list[int], done: list[int]) -> list[int]:
         """Of a step's tokens those that enter the text: up to the budget, and nothing behind a stop token."""

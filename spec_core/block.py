@@ -1,0 +1,73 @@
+"""How DFlash drafts: [root, mask, mask …] goes through the network once, and every slot is read off at once."""
+
+import torch
+from torch import Tensor
+
+from models.heads import DFlashHead, new_cache
+from models.load import Model, Network
+from spec_core.contract import Clock, Draft
+from spec_core.trace import Losers
+from spec_core.tree import chain, losers
+
+LOOK = 10  # candidates ranked per slot, to show what lost
+
+
+class BlockDrafter:
+    """Block diffusion in one step (arXiv 2602.06036 §3).
+
+    The cache holds keys and values of the target's features, one row per sure token; the block's own rows are cropped
+    after every pass. Guesses are the argmax at any temperature: slots are read independently, so draws would not fit
+    each other. They are verified with `match`.
+    """
+
+    def __init__(self, model: Model, network: Network, block: int, layers: int, guesses: bool):
+        if not isinstance(network.module, DFlashHead):
+            raise TypeError(f"{network.id} is no DFlash drafter")
+        self.model, self.head = model, network.module
+        self.block, self.depth, self.guesses = block, min(layers, self.head.config.layers), guesses
+        self.layers = self.head.config.feature_layers
+        self.cache = new_cache(self.head, 0, model.decoder.model.embed_tokens.weight)
+        self.features: list[Tensor] = []
+
+    def observe(self, tokens: list[int], features: Tensor) -> None:
+        self.features.append(features)
+
+    @torch.inference_mode()
+    def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
+        features, self.features = torch.cat(self.features), []
+        new, past = len(features), self.cache.length
+        rows = new + self.block
+        self.cache.reserve(past + rows)
+        with clock.measure("draft", rows, self.depth):
+            outputs = self.fill(root, features, past)
+        self.cache.crop(past + new)  # the next context row belongs where the root stands now
+        with clock.measure("head", self.block - 1):
+            logits = self.read(outputs[-1])
+            tokens = logits.argmax(dim=-1).tolist()
+        with clock.measure("record"):
+            probs, others = ranks(logits, tokens)
+            layers = [self.read(out).argmax(dim=-1).tolist() for out in outputs] if self.guesses else []
+        return Draft(chain(root, tokens, probs, [0] * len(tokens), others, layers))
+
+    def fill(self, root: int, features: Tensor, past: int) -> list[Tensor]:
+        """One pass: new context rows at past.., the block behind them; each layer's output [1, block, H]."""
+        start = past + len(features)
+        slots = [root] + [self.head.config.mask_token] * (self.block - 1)
+        embedded = self.model.decoder.model.embed_tokens(torch.tensor([slots], device=self.model.device))
+        context = self.head.context(features[None])
+        positions = torch.arange(past, start + self.block, device=self.model.device)[None]
+        masks = self.head.masks(start, start + self.block, self.model.device)
+        return self.head(embedded, context, positions, self.cache, masks, self.depth)
+
+    def read(self, out: Tensor) -> Tensor:
+        """A layer's output [1, block, H] → logits [block - 1, vocab]; slot j speaks of the token at its own place."""
+        return self.model.decoder.lm_head(self.head.norm(out[0, 1:])).float()
+
+
+def ranks(logits: Tensor, tokens: list[int]) -> tuple[list[float], list[Losers]]:
+    """q of every slot's guess, and what lost at each slot (noted at the node before it)."""
+    q = torch.softmax(logits, dim=-1)
+    best = q.topk(min(LOOK, q.shape[-1]), dim=-1)
+    rows = zip(tokens, best.indices.tolist(), best.values.tolist(), strict=True)
+    others = [losers(slot, ids, ps, {token}) for slot, (token, ids, ps) in enumerate(rows)]
+    return q[range(len(tokens)), tokens].tolist(), others

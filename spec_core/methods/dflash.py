@@ -1,0 +1,31 @@
+"""DFlash: one pass fills a whole block of masks at once; the target's features enter every layer as keys and values."""
+
+from typing import TYPE_CHECKING
+
+from spec_core.contract import Drafter, Knob, Knobs, Method
+from spec_core.trace import Sampling
+
+if TYPE_CHECKING:
+    from models.load import Model, Network
+
+
+def build(model: "Model", network: "Network", knobs: Knobs, sampling: Sampling) -> Drafter:
+    from spec_core.block import BlockDrafter
+
+    return BlockDrafter(model, network, int(knobs["block"]), int(knobs["layers"]), bool(knobs["guesses"]))
+
+
+METHOD = Method(
+    key="dflash",
+    title="DFlash",
+    paper="Chen et al. 2026, arXiv 2602.06036",
+    idea="Fills a block of masks in one pass, however long the block: no guess waits for the one before.",
+    knobs=(
+        Knob("block", 16, "Slots of the block, the root's included: it drafts one token fewer", 2, 32),
+        Knob("layers", 5, "Draft layers run, from the first", 1, 5),
+        Knob("guesses", False, "Also record what each layer alone would have filled in (costs time, not counted)"),
+    ),
+    build=build,
+    network="dflash",
+    order=5,
+)

@@ -1,0 +1,15 @@
+"""EAGLE-3: fused low, middle and high features, its own vocabulary, trained on its own guesses; grown as EAGLE-2."""
+
+from spec_core.contract import Method
+from spec_core.methods.eagle2 import build, tree_knobs
+
+METHOD = Method(
+    key="eagle3",
+    title="EAGLE-3",
+    paper="Li et al. 2025, arXiv 2503.01840",
+    idea="Reads three layers of the target, learns from its own guesses: better at each step, but still step by step.",
+    knobs=tree_knobs(tokens=59, depth=8, top_k=10),
+    build=build,
+    network="eagle3",
+    order=4,
+)

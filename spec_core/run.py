@@ -1,0 +1,169 @@
+"""From names to a run: a header first, then steps, then an end. Everything that runs a decode runs it through here."""
+
+import datetime
+import platform
+import resource
+import sys
+import uuid
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import torch
+
+from models.load import Model, Network, load_network
+from spec_core.contract import Clock, Method
+from spec_core.decode import Plan, decode, named
+from spec_core.target import CachedTarget
+from spec_core.trace import (
+    End,
+    Header,
+    KnobValue,
+    Prompt,
+    Sampling,
+    Step,
+    Trace,
+)
+from spec_core.trace import Network as NetworkCard
+
+Part = Header | Step | End
+
+
+class RequestError(ValueError):
+    """A run that cannot start; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run: what to decode, how, and how much. `limit` 0 means the target's own context."""
+
+    method: Method
+    prompt: Prompt
+    knobs: Mapping[str, KnobValue]
+    sampling: Sampling = Sampling()
+    budget: int = 128
+    limit: int = 0
+
+
+def chat_prompt(model: Model, text: str) -> Prompt:
+    """A user's text in the target's chat template; RequestError for an empty one."""
+    if not text.strip():
+        raise RequestError("The prompt is empty: type a question or a task.")
+    if model.tokenizer is None:
+        raise RequestError("This target has no tokenizer: give a prompt as token ids.")
+    return Prompt(text, model.tokenizer.chat(text), "chat")
+
+
+def raw_prompt(model: Model, text: str) -> Prompt:
+    """Text to be continued as it stands. Drafters were trained on chat, so expect fewer accepted guesses."""
+    if not text:
+        raise RequestError("The prompt is empty: type the beginning of a text.")
+    if model.tokenizer is None:
+        raise RequestError("This target has no tokenizer: give a prompt as token ids.")
+    return Prompt(text, model.tokenizer.raw(text), "raw")
+
+
+def network_for(model: Model, method: Method) -> Network | None:
+    """The drafter network `method` needs with this target, loaded; None where it needs none."""
+    if not method.network:
+        return None
+    source = model.drafters.get(method.network)
+    if source is None:
+        raise RequestError(f"No {method.title} drafter is known for {model.id}: choose another method or target.")
+    return load_network(model, source)
+
+
+def plan(model: Model, request: Request) -> Plan:
+    """The request checked against the model's limits."""
+    ids, most = request.prompt.ids, model.decoder.config.max_positions
+    limit = min(request.limit or most, most)
+    vocab = model.decoder.config.vocab
+    if not ids:
+        raise RequestError("The prompt is empty: type a question or a task.")
+    if len(ids) >= limit:
+        raise RequestError(f"The prompt has {len(ids)} tokens and the context holds {limit}: shorten it.")
+    if not 0 <= min(ids) <= max(ids) < vocab:
+        raise RequestError(f"The prompt holds a token the target does not know: ids run from 0 to {vocab - 1}.")
+    if request.budget < 1:
+        raise RequestError("Ask for at least one new token.")
+    if request.sampling.temperature < 0 or not 0 < request.sampling.top_p <= 1:
+        raise RequestError("temperature must be 0 or more, and top-p above 0 and at most 1.")
+    return Plan(ids, request.budget, limit, model.stops, request.sampling)
+
+
+def run(model: Model, network: Network | None, request: Request) -> Generator[Part, None, None]:
+    """Decode, and yield the parts of the trace as they come to be. RequestError and KnobError come before the first."""
+    todo = plan(model, request)
+    knobs = request.method.settle(request.knobs)
+    drafter = request.method.build(model, network, knobs, request.sampling)
+    target = CachedTarget(model, drafter.layers, min(todo.limit, len(todo.prompt) + todo.budget))
+    head = header(model, network, request, knobs, todo)
+    yield head
+    seen = set(head.words)
+    word = model.tokenizer.word if model.tokenizer else None
+    steps = decode(target, drafter, todo, Clock(model.sync))
+    count, tokens, ms = 0, 0, 0.0
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as stop:
+            yield End(stop.value, count, tokens, round(ms, 3), peak_memory_mb(model))
+            return
+        count, tokens, ms = count + 1, tokens + len(step.committed), ms + step.ms
+        yield msgspec.structs.replace(step, words=named(step, word, seen)) if word else step
+
+
+def header(model: Model, network: Network | None, request: Request, knobs: dict[str, KnobValue], todo: Plan) -> Header:
+    """Everything a reader of the trace may ask about how it came to be."""
+    word = model.tokenizer.word if model.tokenizer else None
+    return Header(
+        id=uuid.uuid4().hex[:12],
+        date=datetime.date.today().isoformat(),
+        method=request.method.card,
+        knobs=knobs,
+        target=target_card(model),
+        drafter=drafter_card(model, network) if network else None,
+        device=model.device_name,
+        dtype=str(model.decoder.dtype).removeprefix("torch."),
+        threads=torch.get_num_threads(),
+        versions={"python": platform.python_version(), "torch": str(torch.__version__)},
+        prompt=request.prompt,
+        sampling=request.sampling,
+        budget=request.budget,
+        stops=sorted(todo.stops),
+        context_limit=todo.limit,
+        words={token: word(token) for token in sorted(set(todo.prompt))} if word else {},
+    )
+
+
+def target_card(model: Model) -> NetworkCard:
+    c = model.decoder.config
+    layer = sum(p.numel() for p in model.decoder.model.layers[0].parameters())
+    return NetworkCard(model.id, model.hash, c.layers, c.hidden, c.vocab, layer, c.hidden * c.vocab)
+
+
+def drafter_card(model: Model, network: Network) -> NetworkCard:
+    hidden = network.module.config.hidden
+    vocab = network.head_rows or model.decoder.config.vocab
+    return NetworkCard(network.id, network.hash, network.layers, hidden, vocab, network.layer_weights, hidden * vocab)
+
+
+def peak_memory_mb(model: Model) -> float:
+    """The most memory this process has used so far: the GPU's on CUDA, else the resident set."""
+    if model.device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(model.device) / 2**20, 1)
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+
+
+def collect(parts: Generator[Part, None, None]) -> Trace:
+    """All parts of a run as one trace in memory."""
+    first = next(parts)
+    assert isinstance(first, Header)
+    trace = Trace(first, [])
+    for part in parts:
+        if isinstance(part, Step):
+            trace.steps.append(part)
+        elif isinstance(part, End):
+            trace.end = part
+    return trace
