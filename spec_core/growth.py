@@ -198,13 +198,13 @@ def grow_static(paths: Sequence[Sequence[int]], top_k: int) -> Grow:
     """
     by_level = [[p for p in paths if len(p) == d] for d in range(1, max(map(len, paths), default=0) + 1)]
     inner = {tuple(p[:-1]) for p in paths}
-    top: tuple[int, ...] = ()
 
     def grow(drafter: FeatureDrafter, root: int, hidden: Tensor, rng: torch.Generator, clock: Clock) -> Draft:
         sprout, kept = Sprout(root), {}
         sprout.branch([-1], drafter.read(hidden, top_k, clock))
-        first = {top: 0}  # where the children of an expanded path start among the candidates
-        rows, out, mask = {top: 0}, hidden, None
+        first: dict[tuple[int, ...], int] = {(): 0}  # where the children of an expanded path start among the candidates
+        rows: dict[tuple[int, ...], int] = {(): 0}
+        out, mask = hidden, None
         for level, wanted in enumerate(by_level):
             kept |= {tuple(p): first[tuple(p[:-1])] + p[-1] for p in wanted}
             beam = [tuple(p) for p in wanted if tuple(p) in inner]
