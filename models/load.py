@@ -60,11 +60,17 @@ def cpu_name() -> str:
 
 @dataclass(frozen=True)
 class Network:
-    """A loaded drafter network: shared by all runs. `kind` is eagle, eagle3 or dflash."""
+    """A loaded drafter network: shared by all runs."""
 
     module: DrafterNetwork
     id: str
     hash: str
+
+    @property
+    def kind(self) -> str:
+        if isinstance(self.module, DFlashHead):
+            return "dflash"
+        return "eagle3" if isinstance(self.module, Eagle3Head) else "eagle"
 
     @property
     def layers(self) -> int:

@@ -160,7 +160,9 @@ class Method:
     """A named recipe. `network` names the kind of drafter weights it needs ("" for none), which methods may share.
 
     build(model, network, knobs, sampling) makes a drafter for one run: `model` is the target (models.load.Model),
-    `network` its loaded drafter (models.load.Network) or None. Torch is imported inside. order: place in lists.
+    `network` its loaded drafter (models.load.Network) or None. Torch is imported inside. order: place in lists, 0 is
+    the yardstick. sweep: knob settings worth timing on a new device. recorded: knobs that only make a bundled trace
+    richer, at no cost that counts.
     """
 
     key: str
@@ -171,6 +173,8 @@ class Method:
     build: Build
     network: str = ""
     order: int = field(default=0)
+    sweep: tuple[Knobs, ...] = ()
+    recorded: Knobs = field(default_factory=dict[str, KnobValue])
 
     @property
     def card(self) -> Card:

@@ -5,7 +5,7 @@ import platform
 import resource
 import sys
 import uuid
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -17,12 +17,14 @@ from spec_core.decode import Plan, decode, named
 from spec_core.target import CachedTarget
 from spec_core.trace import (
     End,
+    EndReason,
     Header,
     KnobValue,
     Prompt,
     Sampling,
     Step,
     Trace,
+    Word,
 )
 from spec_core.trace import Network as NetworkCard
 
@@ -91,26 +93,57 @@ def plan(model: Model, request: Request) -> Plan:
     return Plan(ids, request.budget, limit, model.stops, request.sampling)
 
 
-def run(model: Model, network: Network | None, request: Request) -> Generator[Part, None, None]:
-    """Decode, and yield the parts of the trace as they come to be. RequestError and KnobError come before the first."""
+def check_kind(method: Method, network: Network | None) -> None:
+    """Refuse weights of another kind: they may run, and would be shown under a name that is not theirs."""
+    have = network.kind if network else ""
+    if have != method.network:
+        wanted = f"needs {method.network} weights" if method.network else "takes no drafter"
+        raise RequestError(f"{method.title} {wanted}, and was given {have or 'none'}.")
+
+
+def run(
+    model: Model, network: Network | None, request: Request, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Part, None, None]:
+    """Decode, and yield the parts of the trace as they come to be. RequestError and KnobError come before the first.
+
+    `cancelled` is asked before every step; a run that is called off still ends with its End.
+    """
     todo = plan(model, request)
+    check_kind(request.method, network)
     knobs = request.method.settle(request.knobs)
     drafter = request.method.build(model, network, knobs, request.sampling)
     target = CachedTarget(model, drafter.layers, min(todo.limit, len(todo.prompt) + todo.budget))
     head = header(model, network, request, knobs, todo)
     yield head
-    seen = set(head.words)
     word = model.tokenizer.word if model.tokenizer else None
+    totals = Totals()
     steps = decode(target, drafter, todo, Clock(model.sync))
-    count, tokens, ms = 0, 0, 0.0
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as stop:
-            yield End(stop.value, count, tokens, round(ms, 3), peak_memory_mb(model))
-            return
-        count, tokens, ms = count + 1, tokens + len(step.committed), ms + step.ms
-        yield msgspec.structs.replace(step, words=named(step, word, seen)) if word else step
+    reason = yield from totals.follow(steps, word, set(head.words), cancelled)
+    yield End(reason, totals.steps, totals.tokens, round(totals.ms, 3), peak_memory_mb(model))
+
+
+@dataclass
+class Totals:
+    steps: int = 0
+    tokens: int = 0
+    ms: float = 0.0
+
+    def follow(
+        self,
+        steps: Generator[Step, None, EndReason],
+        word: Callable[[int], Word] | None,
+        seen: set[int],
+        cancelled: Callable[[], bool],
+    ) -> Generator[Step, None, EndReason]:
+        """Pass steps on, with the text of new ids, until they end by themselves or the run is called off."""
+        while not cancelled():
+            try:
+                step = next(steps)
+            except StopIteration as stop:
+                return stop.value
+            self.steps, self.tokens, self.ms = self.steps + 1, self.tokens + len(step.committed), self.ms + step.ms
+            yield msgspec.structs.replace(step, words=named(step, word, seen)) if word else step
+        return "cancelled"
 
 
 def header(model: Model, network: Network | None, request: Request, knobs: dict[str, KnobValue], todo: Plan) -> Header:

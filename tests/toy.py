@@ -63,6 +63,9 @@ def randomise(module: nn.Module, seed: int) -> None:
     rng = torch.Generator().manual_seed(seed)
     for weight in (p for p in module.parameters() if p.dim() > 1):
         nn.init.normal_(weight, std=1.5 / weight.shape[-1] ** 0.5, generator=rng)
+    for name, bias in module.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(bias)
 
 
 def toy_model(seed: int = 0, vocab: int = 64) -> Model:

@@ -18,3 +18,8 @@ def find(key: str) -> Method:
     if key not in methods:
         raise KnobError(f"there is no method {key!r}: choose one of {', '.join(methods)}")
     return methods[key]
+
+
+def yardstick() -> Method:
+    """The first method: it drafts nothing, and every text and every speed is compared with its."""
+    return next(iter(discover().values()))

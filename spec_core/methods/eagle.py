@@ -48,4 +48,8 @@ METHOD = Method(
     build=build,
     network="eagle",
     order=2,
+    sweep=(
+        *({"shape": "chain", "depth": depth} for depth in range(1, 7)),
+        *({"shape": "tree", "depth": depth} for depth in (1, 2, 3)),
+    ),
 )

@@ -24,6 +24,13 @@ def tree_knobs(tokens: int, depth: int, top_k: int) -> tuple[Knob, ...]:
     )
 
 
+# Chains, and trees of a few nodes: on a device that pays for every row of the target pass, small is fast.
+SWEEP = (
+    *({"shape": "chain", "depth": depth} for depth in range(1, 7)),
+    *({"shape": "tree", "tokens": n, "depth": d, "top_k": k} for n, d, k in ((3, 2, 2), (6, 3, 3), (10, 4, 4))),
+)
+
+
 def build(model: "Model", network: "Network", knobs: Knobs, sampling: Sampling) -> Drafter:
     from spec_core.growth import FeatureDrafter, grow_chain, grow_dynamic
 
@@ -44,4 +51,5 @@ METHOD = Method(
     build=build,
     network="eagle",
     order=3,
+    sweep=SWEEP,
 )

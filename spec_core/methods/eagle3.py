@@ -1,7 +1,7 @@
 """EAGLE-3: fused low, middle and high features, its own vocabulary, trained on its own guesses; grown as EAGLE-2."""
 
 from spec_core.contract import Method
-from spec_core.methods.eagle2 import build, tree_knobs
+from spec_core.methods.eagle2 import SWEEP, build, tree_knobs
 
 METHOD = Method(
     key="eagle3",
@@ -12,4 +12,5 @@ METHOD = Method(
     build=build,
     network="eagle3",
     order=4,
+    sweep=SWEEP,
 )
