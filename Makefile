@@ -31,7 +31,7 @@ traces:
 	$(BIN)/python -m spec_core.record
 
 golden:
-	$(BIN)/python -m spec_core.golden tests/golden/*/
+	$(BIN)/python -m spec_core.golden tests/golden
 
 bench:
 	$(BIN)/python -m spec_core.bench --prompts assets/prompts/bench.jsonl --limit 20 --tokens 96 \
