@@ -153,15 +153,29 @@ class Attention(nn.Module):
     ) -> Tensor:
         """x [B, n, input]; its first `context` rows lend keys and values only. Returns [B, n - context, hidden]."""
         heads, kv = self.shape.heads, self.shape.kv_heads
-        q, k, v = self.project(x).split([heads, kv, kv], dim=1)
+        rows = self.project(x)
         if self.shape.qk_norm:
-            q, k = self.q_norm(q), self.k_norm(k)
-        qk = rotate(torch.cat([q, k], dim=1), cos, sin)
-        q, k = qk[:, :heads, context:], qk[:, heads:]
+            q, k, v = rows.split([heads, kv, kv], dim=1)
+            rows = torch.cat([self.q_norm(q), self.k_norm(k), v], dim=1)
+        turned = rotate(rows[:, : heads + kv], cos, sin)
+        q, k, v = turned[:, :heads, context:], turned[:, heads:], rows[:, heads + kv :]
         if cache is not None:
             k, v = cache.append(layer, k, v)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=scores, enable_gqa=heads != kv)
-        return self.o_proj(out.transpose(1, 2).flatten(2))
+        return self.o_proj(attend(q, k, v, scores))
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, scores: Tensor | None) -> Tensor:
+    """q [B, heads, n, d] over k, v [B, kv_heads, m, d] → [B, n, heads · d].
+
+    The heads that share keys are laid behind each other as rows: the keys are then read once for all of them.
+    """
+    batch, heads, n, dim = q.shape
+    group = heads // k.shape[1]
+    rows = q.reshape(batch, k.shape[1], group * n, dim)
+    if scores is not None and group > 1:
+        scores = scores.repeat(1, 1, group, 1)
+    out = F.scaled_dot_product_attention(rows, k, v, attn_mask=scores)
+    return out.reshape(batch, heads, n, dim).transpose(1, 2).flatten(2)
 
 
 class MLP(nn.Module):
@@ -206,5 +220,4 @@ def default_inv_freq(theta: float, head_dim: int) -> tuple[float, ...]:
     return tuple(math.pow(theta, -2 * i / head_dim) for i in range(head_dim // 2))
 
 
-Embed = Callable[[Tensor], Tensor]  # ids [..] → rows [.., hidden]
 Head = Callable[[Tensor], Tensor]  # rows [.., hidden] → logits [.., vocab]
