@@ -233,8 +233,16 @@ def decode_line(line: bytes) -> Header | Step | End:
 
 
 def check_step(step: Step) -> None:
-    """Refuse a step no drafter could have made, so that nothing downstream has to ask."""
+    """Refuse a step no decode could have made, so that nothing downstream has to ask."""
+    check_tree(step.draft)
+    check_verdict(step.draft, step.verdict)
     tree, verdict = step.draft, step.verdict
+    offered = [*(tree.tokens[node] for node in verdict.path[1:]), verdict.bonus]
+    if not step.committed or step.committed != offered[: len(step.committed)]:
+        raise TraceError("A step is broken: it commits other tokens than its path and bonus.")
+
+
+def check_tree(tree: DraftTree) -> None:
     n = len(tree.tokens)
     shapes = {n, len(tree.parents), len(tree.passes), len(tree.probs), len(tree.beam)}
     if len(shapes) != 1 or n == 0 or tree.parents[0] != -1:
@@ -244,11 +252,17 @@ def check_step(step: Step) -> None:
     kept = set(tree.kept)
     if 0 not in kept or not kept <= set(range(n)) or any(tree.parents[k] not in kept for k in kept - {0}):
         raise TraceError("A step's tree is broken: a kept node's parent was not kept.")
-    path = verdict.path
+    if tree.kept != sorted(kept) or any(not 0 <= lost.node < n for lost in tree.others):
+        raise TraceError("A step's tree is broken: it lists a node twice, out of order, or one that is not there.")
+
+
+def check_verdict(tree: DraftTree, verdict: Verdict) -> None:
+    kept, path = set(tree.kept), verdict.path
+    asked = {wanted.node for wanted in verdict.wanted} | {decision.node for decision in verdict.decisions}
+    if not {*path, *asked} <= kept or len(verdict.p) != len(tree.kept):
+        raise TraceError("A step's verdict is broken: it speaks of nodes that were not kept.")
     if path[:1] != [0] or any(tree.parents[b] != a for a, b in zip(path, path[1:], strict=False)):
         raise TraceError("A step's verdict is broken: its path does not lead down from the root.")
-    if not set(path) <= kept or len(verdict.p) != len(tree.kept):
-        raise TraceError("A step's verdict is broken: it speaks of nodes that were not kept.")
 
 
 def read(lines: Iterable[bytes]) -> Trace:
