@@ -63,12 +63,20 @@ def rope_parameters(config: dict[str, Any], default_theta: float | None = None) 
 
     A missing theta is an error unless the format defines one (EAGLE heads: 10000).
     """
-    found = dict(config.get("rope_scaling") or {}) | dict(config.get("rope_parameters") or {})
+    found = dict(config.get("rope_scaling") or {}) | one_rope(config.get("rope_parameters") or {})
     found.setdefault("rope_type", found.pop("type", "default"))
     theta = found.get("rope_theta") or config.get("rope_theta") or default_theta
     if theta is None:
         raise ConfigError("config.json names no rope_theta: write the base the weights were trained with into it")
     return found | {"rope_theta": float(theta)}
+
+
+def one_rope(parameters: dict[str, Any]) -> dict[str, Any]:
+    """`rope_parameters`, which may hold one set per layer type; we turn all layers alike."""
+    sets = [value for value in parameters.values() if isinstance(value, dict)]
+    if any(other != sets[0] for other in sets):
+        raise ConfigError("rope_parameters differ between layer types: use a model that turns all layers alike")
+    return dict(sets[0] if sets else parameters)
 
 
 def read_rope(config: dict[str, Any], default_theta: float | None = None) -> Rope:
@@ -120,6 +128,8 @@ def read_config(config: dict[str, Any]) -> DecoderConfig:
         raise ConfigError(f"model_type {family!r} is not supported: use one of {', '.join(FAMILIES)}")
     if config.get("use_sliding_window") and config.get("sliding_window"):
         raise ConfigError("sliding-window targets are not supported: use one with full attention")
+    if config.get("hidden_act", "silu") != "silu":
+        raise ConfigError(f"hidden_act {config['hidden_act']!r} is not supported: use a model with silu")
     shape = attention_shape(config, family)
     return DecoderConfig(
         family=family,
