@@ -1,0 +1,1 @@
+"""One script per page, run by Streamlit from top to bottom."""

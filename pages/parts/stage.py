@@ -1,0 +1,56 @@
+"""Mounts a scene: the one custom component of the app. The whole scene travels once; the resting place comes back."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import streamlit as st
+
+from pages.parts.colours import look, theme
+from pages.parts.text import language, t
+from pages.pictures.scene import Scene
+
+ASSETS = Path(__file__).parents[2] / "assets"
+WORDS = ("stage", "first", "back", "next", "last", "play", "pause", "scrub", "speed", "hint", "one", "two")
+
+
+@st.cache_resource(show_spinner=False)
+def component(version: str):
+    """The player. Its code is inlined, so that no page's address can break a relative import."""
+    script = (ASSETS / "stage.mjs").read_text(encoding="utf-8")
+    return st.components.v2.component(
+        f"stage_{version}",
+        html='<div class="stage"></div>',
+        css=(ASSETS / "stage.css").read_text(encoding="utf-8"),
+        js=script + "\nexport default mount;\n",
+    )
+
+
+def version() -> str:
+    """Changes with the player's code, so that an open page never runs an old one."""
+    both = (ASSETS / "stage.mjs").read_bytes() + (ASSETS / "stage.css").read_bytes()
+    return hashlib.sha256(both).hexdigest()[:8]
+
+
+def stage(scene: Scene, methods: list[str], key: str, position: int = 0, autoplay: bool = False) -> int:
+    """Show `scene` with the hues of `methods`; returns the frame it rests at."""
+    shown = scene.data()
+    data = {
+        "id": hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:12],
+        "scene": shown,
+        "position": position,
+        "autoplay": autoplay,
+        "lang": "zh-Hans" if language() == "zh" else "en",
+        "present": st.query_params.get("present") == "1",
+        "hues": {method: asdict(look(method, theme())) for method in methods},
+        "words": {word: t(f"stage.{word}") for word in WORDS},
+    }
+    result = component(version())(
+        data=data,
+        key=key,
+        default={"position": position, "selected": ""},
+        on_position_change=lambda: None,
+        on_selected_change=lambda: None,
+    )
+    return int(result.position if result.position is not None else position)

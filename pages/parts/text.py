@@ -1,0 +1,54 @@
+"""Every word the app says, by key, in the reader's language. English fills in where a key is unknown elsewhere."""
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import streamlit as st
+
+LOCALES = Path(__file__).parents[2] / "assets" / "locales"
+NAMES = {"en": "English", "zh": "中文"}
+
+Value = str | int | float
+
+
+@functools.cache
+def catalogue(language: str) -> dict[str, str]:
+    return json.loads((LOCALES / f"{language}.json").read_text(encoding="utf-8"))
+
+
+def choose_language() -> None:
+    """The switch. A choice also goes into the address (?lang=zh), so that a link keeps its language."""
+    st.session_state.setdefault("lang", language())
+    st.segmented_control(
+        t("language"),
+        list(NAMES),
+        format_func=NAMES.__getitem__,
+        required=True,
+        key="lang",
+        on_change=put_in_address,
+        label_visibility="collapsed",
+    )
+
+
+def put_in_address() -> None:
+    st.query_params["lang"] = st.session_state.lang
+
+
+def language() -> str:
+    """The language chosen; before anybody chose, the one in the address, or the browser's."""
+    asked = st.session_state.get("lang") or st.query_params.get("lang")
+    browser = "zh" if (st.context.locale or "").startswith("zh") else "en"
+    return asked if asked in NAMES else browser
+
+
+def t(key: str, values: Mapping[str, Value] | None = None) -> str:
+    """The text of `key` with its placeholders filled in."""
+    found = catalogue(language()).get(key) or catalogue("en")[key]
+    return found.format_map(values or {})
+
+
+def t_or(key: str, own: str) -> str:
+    """The text of `key`, or `own` where nobody translated it yet: a new method brings its own words."""
+    return catalogue(language()).get(key, own)

@@ -1,0 +1,35 @@
+"""The app on a toy pair: a tiny random target on disk and its random drafters, found through the catalog."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from models import catalog
+from pages.parts import source
+from tests.toy import toy_drafter_folders, toy_folder
+
+APP = Path(__file__).parents[2] / "app.py"
+
+
+@pytest.fixture(scope="session")
+def toy_pair(tmp_path_factory: pytest.TempPathFactory) -> catalog.Pair:
+    root = tmp_path_factory.mktemp("toy")
+    drafters = {kind: str(path) for kind, path in toy_drafter_folders(root / "drafters").items()}
+    return catalog.Pair("toy", "toy", str(toy_folder(root / "target")), drafters)
+
+
+@pytest.fixture
+def app(toy_pair: catalog.Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
+    """The app, opened once, with the toy pair as its target."""
+    monkeypatch.setenv("DRAFTSCOPE_DEVICE", "cpu")
+    monkeypatch.setattr(catalog, "PAIRS", (toy_pair,))
+    monkeypatch.setattr(source, "TARGET", "toy")
+    st.cache_resource.clear()
+    at = AppTest.from_file(APP, default_timeout=60).run()
+    at.slider(key="tokens").set_value(16)
+    at.text_area(key="prompt").set_value("Hi 你好")
+    yield at.run()
+    st.cache_resource.clear()
