@@ -7,7 +7,6 @@ decodes losslessly and only looks bad.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,17 @@ from models.heads import (
 from models.layers import AttentionShape
 
 EAGLE_THETA = 10000.0  # the published heads were trained without a rope_theta in their config
+
+# Fields of DFlash variants whose effect we do not have.
+DFLASH_EXTRAS = (
+    "use_swa",
+    "attention_sink_bias",
+    "input_embedding_scale",
+    "output_multiplier",
+    "final_logit_softcapping",
+    "conv_kernel_size",
+    "sample_from_anchor",
+)
 
 Tensors = dict[str, Tensor]
 
@@ -171,8 +181,9 @@ def eagle3_config(config: Mapping[str, Any], tensors: Tensors, target: DecoderCo
         feature_layers=fused_layers(config, target),
         fc_bias="fc.bias" in tensors,
         norm_before_residual=bool(config.get("norm_before_residual")),
-        norm_before_fc="input_norm.weight" in tensors,
-        fc_norm="fc_norm.0.weight" in tensors,
+        # a flag without its weights is caught by the strict load, as weights without their flag are used
+        norm_before_fc=bool(config.get("norm_before_fc")) or "input_norm.weight" in tensors,
+        fc_norm=bool(config.get("fc_norm")) or "fc_norm.0.weight" in tensors,
         norm_output=bool(config.get("norm_output")),
     )
 
@@ -187,8 +198,13 @@ def extra(config: Mapping[str, Any], name: str) -> Any:
 
 
 def tapped_layers(config: Mapping[str, Any], target: DecoderConfig) -> tuple[int, ...]:
-    """Published layer ids: stated, or evenly spaced from 1 to L - 3, one per draft layer."""
+    """Published layer ids: stated, or evenly spaced from 1 to L - 3, one per draft layer.
+
+    speculators counts the layers that have run, one more than the id of the last of them.
+    """
     stated = extra(config, "target_layer_ids")
+    if counted := extra(config, "aux_hidden_state_layer_ids"):
+        stated = [i - 1 for i in counted]
     count, depth = need(dict(config), "num_hidden_layers"), target.layers
     if stated is None:
         if count == 1:
@@ -209,18 +225,44 @@ def block_causality(config: Mapping[str, Any], layer_types: list[str]) -> tuple[
     return tuple(kind == "sliding_attention" for kind in layer_types)
 
 
-def dflash_config(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) -> DFlashConfig:
-    flat = dict(config)
-    hidden, layers = need(flat, "hidden_size"), need(flat, "num_hidden_layers")
-    shape = attention_of(flat, tensors, "layers.0.self_attn", hidden, qk_norm=True)
-    mask = extra(config, "mask_token_id")
-    block = extra(config, "block_size")
+def layer_windows(config: Mapping[str, Any], kinds: list[str]) -> tuple[int, ...]:
+    """The sliding window of every layer, 0 where it sees everything."""
+    window = int(config.get("sliding_window") or 0)
+    if "sliding_attention" in kinds and not window:
+        raise FormatError("config.json has sliding layers and no sliding_window: take the file that belongs to them")
+    return tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
+
+
+def check_plain(config: Mapping[str, Any]) -> None:
+    """Refuse DFlash's later relatives: they load, and would draft as something they are not."""
+    for name in DFLASH_EXTRAS:
+        if extra(config, name):
+            raise FormatError(f"config.json asks for {name}, which this program does not run")
+    if extra(config, "projector_type") not in (None, "dflash"):
+        raise FormatError(f"projector_type {extra(config, 'projector_type')!r} is not supported, only 'dflash'")
+
+
+def slots(config: Mapping[str, Any], target: DecoderConfig) -> tuple[int, int]:
+    """Block size and mask token."""
+    mask, block = extra(config, "mask_token_id"), extra(config, "block_size")
     if mask is None or not 0 <= mask < target.vocab:
         raise FormatError(f"mask_token_id {mask} is no row of the target's embedding (0 to {target.vocab - 1})")
     if block is None or block < 2:
         raise FormatError("config.json has no block_size of at least 2: take the file that belongs to the weights")
+    return block, mask
+
+
+def dflash_config(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) -> DFlashConfig:
+    flat = dict(config)
+    check_plain(flat)
+    hidden, layers = need(flat, "hidden_size"), need(flat, "num_hidden_layers")
+    shape = attention_of(flat, tensors, "layers.0.self_attn", hidden, qk_norm=True)
+    block, mask = slots(flat, target)
     kinds = config.get("layer_types") or ["full_attention"] * layers
-    window = config.get("sliding_window") or 0
+    if len(kinds) != layers:
+        raise FormatError(
+            f"config.json names {len(kinds)} layer_types for {layers} layers: they do not belong together"
+        )
     return DFlashConfig(
         hidden=hidden,
         ffn=need(flat, "intermediate_size"),
@@ -230,7 +272,7 @@ def dflash_config(config: Mapping[str, Any], tensors: Tensors, target: DecoderCo
         block_size=block,
         mask_token=mask,
         feature_layers=tuple(i + 1 for i in tapped_layers(config, target)),
-        windows=tuple(window if kind == "sliding_attention" else 0 for kind in kinds),
+        windows=layer_windows(flat, kinds),
         causal=block_causality(config, kinds),
     )
 
@@ -255,11 +297,12 @@ def rename_eagle3(tensors: Tensors) -> Tensors:
     return {name.replace("layers.0.", "midlayer.", 1): tensor for name, tensor in tensors.items()}
 
 
-def blank(kind: str, config: EagleConfig | Eagle3Config | DFlashConfig) -> DrafterNetwork:
-    """An uninitialised network of that kind, on whatever device torch is set to."""
-    if isinstance(config, EagleConfig):
-        return EagleHead(config)
-    return Eagle3Head(config) if isinstance(config, Eagle3Config) else DFlashHead(config)
+def blank(sizes: EagleConfig | Eagle3Config | DFlashConfig) -> DrafterNetwork:
+    """A network of those sizes without weights: they come from a file."""
+    with torch.device("meta"):
+        if isinstance(sizes, EagleConfig):
+            return EagleHead(sizes)
+        return Eagle3Head(sizes) if isinstance(sizes, Eagle3Config) else DFlashHead(sizes)
 
 
 def parse(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) -> DrafterNetwork:
@@ -279,16 +322,14 @@ def parse(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) ->
         sizes = readers[kind](config, tensors, target)
     except KeyError as error:
         raise FormatError(f"the weights of this {kind} drafter lack {error}: the file is not complete") from error
-    check_target(sizes, target)
-    return fill(blank_on_meta(kind, sizes), tensors)
+    check_target(config, sizes, target)
+    return fill(blank(sizes), tensors)
 
 
-def blank_on_meta(kind: str, sizes: EagleConfig | Eagle3Config | DFlashConfig) -> DrafterNetwork:
-    with torch.device("meta"):
-        return blank(kind, sizes)
-
-
-def check_target(sizes: EagleConfig | Eagle3Config | DFlashConfig, target: DecoderConfig) -> None:
+def check_target(
+    config: Mapping[str, Any], sizes: EagleConfig | Eagle3Config | DFlashConfig, target: DecoderConfig
+) -> None:
+    """A drafter made for another target decodes correctly and guesses nonsense, so sizes must agree to the letter."""
     wanted = sizes.target_hidden if isinstance(sizes, Eagle3Config) else sizes.hidden
     if wanted != target.hidden:
         raise FormatError(f"this drafter wants a target of hidden size {wanted} and this one has {target.hidden}")
@@ -296,22 +337,28 @@ def check_target(sizes: EagleConfig | Eagle3Config | DFlashConfig, target: Decod
         raise FormatError(
             "drafters with a hidden size of their own are not supported: their embedding is not the target's"
         )
-    if isinstance(sizes, Eagle3Config) and sizes.vocab > target.vocab:
-        raise FormatError(f"this drafter knows {sizes.vocab} token ids and the target {target.vocab}")
-    if max(sizes.feature_layers) > target.layers:
-        raise FormatError(f"this drafter wants layer {max(sizes.feature_layers)} and the target has {target.layers}")
+    vocab = config.get("vocab_size") or target.vocab
+    if vocab != target.vocab:
+        raise FormatError(f"this drafter wants a target of {vocab} token ids and this one has {target.vocab}")
+    taken, top = sizes.feature_layers, target.layers
+    if len(set(taken)) != len(taken) or not 0 <= min(taken) <= max(taken) <= top:
+        raise FormatError(f"this drafter reads layers {list(taken)}: they must differ and lie within 0 to {top}")
+
+
+def complete_vocab_map(config: Eagle3Config, tensors: Tensors) -> None:
+    """Add the tables a head may omit: both where it knows every token, t2d where d2t already says it."""
+    if config.draft_vocab == config.vocab:
+        tensors.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
+    if "d2t" in tensors and tensors["d2t"].shape == (config.draft_vocab,):
+        known = torch.zeros(config.vocab, dtype=torch.bool)
+        known[(torch.arange(config.draft_vocab) + tensors["d2t"]).clamp(0, len(known) - 1)] = True
+        tensors.setdefault("t2d", known)
 
 
 def fill(network: DrafterNetwork, tensors: Tensors) -> DrafterNetwork:
-    """Assign weights; every name and shape must match, but a head without a reduced vocabulary may omit its tables."""
+    """Assign weights; every name and shape must match."""
     if isinstance(network, Eagle3Head):
-        whole = network.config.draft_vocab == network.config.vocab
-        if whole:
-            tensors.setdefault("d2t", torch.zeros(network.config.draft_vocab, dtype=torch.long))
-        if "d2t" in tensors:
-            known = torch.zeros(network.config.vocab, dtype=torch.bool)
-            known[(torch.arange(network.config.draft_vocab) + tensors["d2t"]).clamp(0, len(known) - 1)] = True
-            tensors.setdefault("t2d", known)
+        complete_vocab_map(network.config, tensors)
     try:
         missing, unexpected = network.load_state_dict(tensors, strict=False, assign=True)
     except RuntimeError as error:
@@ -326,8 +373,3 @@ def fill(network: DrafterNetwork, tensors: Tensors) -> DrafterNetwork:
 def load(folder: Path, target: DecoderConfig) -> DrafterNetwork:
     """Read a drafter folder for `target`; raises FormatError with the reason."""
     return parse(read_json(folder / "config.json"), read_tensors(folder), target)
-
-
-def with_block(config: DFlashConfig, block_size: int) -> DFlashConfig:
-    """The same drafter run at another block size (the paper's §5 varies it at inference)."""
-    return replace(config, block_size=block_size)
