@@ -96,6 +96,8 @@ def pick_device(name: str = "auto") -> torch.device:
         name = os.environ.get("DRAFTSCOPE_DEVICE", "auto")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise LoadError(f"device {name!r}: choose auto, cpu or cuda")
     device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise LoadError("no CUDA device can be used here: choose --device cpu")

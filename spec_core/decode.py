@@ -80,3 +80,9 @@ def named(step: Step, word: Callable[[int], Word], seen: set[int]) -> dict[int, 
     fresh = {token for tokens in lists for token in tokens} - seen
     seen |= fresh
     return {token: word(token) for token in sorted(fresh)}
+
+
+if __name__ == "__main__":
+    from spec_core.terminal import command
+
+    raise SystemExit(command())
