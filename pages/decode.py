@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from pages.parts import cards, source
-from pages.parts.state import Desk, Notice, Order, desk
+from pages.parts.state import Desk, Notice, Order, desk, grown
 from pages.parts.text import t, t_or
 from spec_core.contract import Knob, Method
 from spec_core.presets import PRESETS, Preset, preset
@@ -130,11 +131,11 @@ def begin(orders: list[Order], prompt: str) -> None:
         place.start(orders)
 
 
-def controls(place: Desk) -> None:
-    """The left column: what to run. All of it rests while a run is going on, except Stop."""
+def controls(place: Desk) -> DeltaGenerator:
+    """The left column: what to run. All of it rests while a run is going on, except Stop. Returns where news go."""
     busy = bool(place.todo)
     prompt = choose_prompt(busy)
-    button = st.empty()
+    button, news = st.empty(), st.container()
     methods = choose_methods(busy)
     budget = st.slider(t("tokens"), 8, 256, 64, 8, disabled=busy, key="tokens", help=t("tokens.help"))
     knobs = choose_knobs(methods, busy)
@@ -148,47 +149,50 @@ def controls(place: Desk) -> None:
         st.rerun()
     with st.expander(t("open")):
         st.file_uploader(t("open.help"), accept_multiple_files=True, key="files", on_change=open_files, disabled=busy)
+    return news
 
 
-def work(place: Desk) -> None:
+def work(place: Desk, news: DeltaGenerator, view: DeltaGenerator) -> None:
     """Do the first order on the desk and come back for the next. A rerun in between starts it again, nothing more."""
-    order, place.growing = place.todo[0], None
+    order, trace = place.todo[0], None
+    place.growing = None
     title = t_or(f"method.{order.method}.title", source.methods()[order.method].title)
-    place_of_it = {"method": title, "number": place.asked - len(place.todo) + 1, "count": place.asked}
-    bar = st.progress(0.0, t("progress.load", place_of_it))
-    view = st.empty()
+    label = {"method": title, "number": place.asked - len(place.todo) + 1, "count": place.asked}
+    bar = news.progress(0.0, t("progress.load", label))
     try:
         with source.turn(partial(bar.progress, 0.0, t("progress.wait"))), closing(source.live(order)) as parts:
-            watch = cards.Watch(bar, view, place_of_it, order.budget, FRAME)
+            watch = cards.Watch(bar, view, label, order.budget, FRAME)
             for part in parts:
-                watch.look(place.take(part))
-        assert place.growing
-        place.finish(place.growing)
+                trace = grown(trace, part)
+                place.note(order, trace)
+                watch.look(trace)
+        assert trace
+        place.finish(order, trace)
     except source.Problem as problem:
-        place.fail(problem.notice, problem.everywhere)
+        place.fail(order, problem.notice, problem.everywhere)
     st.rerun()
 
 
-def results(place: Desk) -> None:
-    """The right column: the run in hand on top, then what is finished."""
-    progress, below = st.container(), st.empty()
-    for notice in place.notices:
-        progress.error(t(notice.key, notice.values))
+def results(place: Desk) -> DeltaGenerator:
+    """The right column: what is finished. Returns the place above it, for the run in hand."""
+    view, below = st.empty(), st.empty()
     below.empty()  # what an earlier run left here goes at once
     with below.container():
         if place.traces:
             cards.draw(place.traces, place.origin)
         elif not place.todo:
             cards.introduce([method.card for method in source.methods().values()])
-    if place.todo:
-        with progress:
-            work(place)
+    return view
 
 
 st.title(t("decode.title"), anchor=False)
 st.markdown(t("decode.lead"))
 left, right = st.columns([4, 7], gap="large")
 with left:
-    controls(desk())
+    news = controls(desk())
+for notice in desk().notices:
+    news.error(t(notice.key, notice.values))
 with right:
-    results(desk())
+    view = results(desk())
+if desk().todo:
+    work(desk(), news, view)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-import msgspec
 import streamlit as st
 
 from pages.parts.text import Value
-from spec_core.trace import End, Header, KnobValue, Sampling, Step, Trace, ids
+from spec_core.trace import End, Header, KnobValue, Sampling, Step, Trace
 
 
 @dataclass(frozen=True)
@@ -54,32 +53,44 @@ class Desk:
             self.traces.append(cancelled(self.growing))
         self.growing = None
 
-    def take(self, part: Header | Step | End) -> Trace:
-        """Add a part of the run in hand to what has grown so far; a second header corrects the first."""
-        if isinstance(part, Header):
-            self.growing = Trace(part, self.growing.steps if self.growing else [])
-        assert self.growing, "a run begins with its header"
-        if isinstance(part, Step):
-            self.growing.steps.append(part)
-        elif isinstance(part, End):
-            self.growing.end = part
-        return self.growing
+    def in_hand(self, order: Order) -> bool:
+        """Stop and a new script may come while the thread of the old one still finishes a step: it asks first."""
+        return bool(self.todo) and self.todo[0] is order
 
-    def finish(self, trace: Trace) -> None:
-        self.traces.append(trace)
-        self.todo, self.growing = self.todo[1:], None
+    def note(self, order: Order, trace: Trace) -> None:
+        """What the run in hand has become so far, for Stop to keep."""
+        if self.in_hand(order):
+            self.growing = trace
 
-    def fail(self, notice: Notice, everywhere: bool) -> None:
+    def finish(self, order: Order, trace: Trace) -> None:
+        if self.in_hand(order):
+            self.traces.append(trace)
+            self.todo, self.growing = self.todo[1:], None
+
+    def fail(self, order: Order, notice: Notice, everywhere: bool) -> None:
         """Say it once, and go on with the next order unless none of them could do better."""
-        if notice not in self.notices:
-            self.notices.append(notice)
-        self.todo, self.growing = [] if everywhere else self.todo[1:], None
+        if self.in_hand(order):
+            self.notices += [] if notice in self.notices else [notice]
+            self.todo, self.growing = [] if everywhere else self.todo[1:], None
+
+
+def grown(trace: Trace | None, part: Header | Step | End) -> Trace:
+    """`trace` with one more part; a second header corrects the first."""
+    if isinstance(part, Header):
+        return Trace(part, trace.steps if trace else [])
+    assert trace, "a run begins with its header"
+    if isinstance(part, Step):
+        trace.steps.append(part)
+    else:
+        trace.end = part
+    return trace
 
 
 def cancelled(trace: Trace) -> Trace:
-    ms = sum(step.ms for step in trace.steps)
-    end = End("cancelled", len(trace.steps), len(ids(trace)), round(ms, 3), 0.0)
-    return msgspec.structs.replace(trace, end=end)
+    steps = list(trace.steps)
+    ms = sum(step.ms for step in steps)
+    end = End("cancelled", len(steps), sum(len(step.committed) for step in steps), round(ms, 3), 0.0)
+    return Trace(trace.header, steps, end)
 
 
 def desk() -> Desk:

@@ -20,11 +20,12 @@ def catalogue(language: str) -> dict[str, str]:
 
 def choose_language() -> None:
     """The switch. A choice also goes into the address (?lang=zh), so that a link keeps its language."""
-    st.session_state.setdefault("lang", language())
+    first = st.session_state.setdefault("first_lang", language())  # a default that moves would reset the switch
     st.segmented_control(
         t("language"),
         list(NAMES),
         format_func=NAMES.__getitem__,
+        default=first,
         required=True,
         key="lang",
         on_change=put_in_address,

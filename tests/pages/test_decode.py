@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from models import catalog
 from pages.parts import source
-from pages.parts.state import Desk, Order
+from pages.parts.state import Desk, Order, grown
 from pages.parts.text import catalogue
 from spec_core.methods import discover
 from spec_core.trace import Sampling, Trace, ids
@@ -138,10 +138,13 @@ def test_a_stopped_run_keeps_what_it_has(app: AppTest) -> None:
     place: Desk = app.session_state["desk"]
     order = orders(app)[0]
     place.start([order, order])
+    trace = None
     with closing(source.live(order)) as parts:
         for _ in range(4):
-            place.take(next(parts))
-    place.stop()
+            trace = grown(trace, next(parts))
+            place.note(order, trace)
+        place.stop()
+        place.note(order, grown(trace, next(parts)))  # the old script's thread may still get a step out
     assert not place.todo
     app.run()
     assert EN["note.cancelled"] in shown(app)
