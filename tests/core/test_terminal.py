@@ -22,6 +22,7 @@ from spec_core.trace import (
     Sampling,
     Step,
     Verdict,
+    Wanted,
     Word,
     ids,
     load,
@@ -42,7 +43,8 @@ def step(drafted: list[int], bonus: int, known: dict[int, Word] | None = None) -
     """A step that accepts the whole chain `drafted` and adds `bonus`."""
     n = len(drafted) + 1
     tree = DraftTree([0, *drafted], list(range(-1, n - 1)), [0] * n, [1.0] * n, [True] * n, list(range(n)))
-    return Step(tree, Verdict(list(range(n)), bonus, [1.0] * n, [], []), [], [*drafted, bonus], known or {})
+    wanted = [Wanted(0, [1, 2], [0.9, 0.1], 0.0)]
+    return Step(tree, Verdict(list(range(n)), bonus, [1.0] * n, wanted, []), [], [*drafted, bonus], known or {})
 
 
 def shown(parts: list[Part], colour: bool = False) -> list[str]:

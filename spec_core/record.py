@@ -1,0 +1,100 @@
+"""`python -m spec_core.record`: the traces the app ships, every prompt with every method under both presets."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.load import Model, load_target
+from spec_core.command import Parser, Ready, get_ready, guarded, say
+from spec_core.methods import discover
+from spec_core.presets import PRESETS, Preset, preset
+from spec_core.prompts import PromptFileError, Question, load
+from spec_core.report import NEAR_TIE
+from spec_core.run import chat_prompt
+from spec_core.trace import KnobValue, Prompt, Sampling, Trace, difference, save, tau, tokens_per_second
+
+MOST_BYTES = 200_000
+WARM_UP = 8
+SHORT: dict[Preset, str] = {"published": "published", "this device": "device"}  # as file names call them
+
+
+@dataclass(frozen=True)
+class Recorder:
+    model: Model
+    ready: list[Ready]
+    folder: Path
+    tokens: int
+
+    def knobs(self, one: Ready, name: Preset) -> dict[str, KnobValue]:
+        """The preset, with whatever makes a recording richer at no cost that counts."""
+        return {**preset(one.method, name), **one.method.recorded}
+
+    def warm_up(self, prompt: Prompt) -> None:
+        for one in self.ready:
+            for name in PRESETS:
+                one.decode(self.model, prompt, self.knobs(one, name), Sampling(), WARM_UP)
+
+    def record(self, question: Question) -> Iterator[str]:
+        """Write the traces of one prompt; yields what is wrong with them."""
+        prompt = chat_prompt(self.model, question.text)
+        plain: Trace | None = None
+        for one in self.ready:
+            for name in PRESETS:
+                trace = one.decode(self.model, prompt, self.knobs(one, name), Sampling(), self.tokens)
+                plain = plain or trace
+                away = difference(trace, plain)
+                if away and away.gap > NEAR_TIE:
+                    yield f"{question.key}.{one.method.key}: not plain decoding's text from token {away.position} on"
+                yield from self.write(trace, f"{question.key}.{one.method.key}.{SHORT[name]}.jsonl.gz")
+
+    def write(self, trace: Trace, name: str) -> Iterator[str]:
+        """A file replaces its elder only when it is whole and small enough."""
+        draft = self.folder / f"new.{name}"
+        save(trace, draft)
+        size = draft.stat().st_size
+        say(f"{name}: {size / 1000:.0f} kB, tau {tau(trace):.2f}, {tokens_per_second(trace):.1f} tokens/s")
+        if size > MOST_BYTES:
+            draft.unlink()
+            yield f"{name}: {size} bytes, and at most {MOST_BYTES} are allowed: not written"
+        else:
+            draft.replace(self.folder / name)
+
+
+def select(questions: Sequence[Question], only: str) -> list[Question]:
+    """Those named, or all of them."""
+    wanted = [key.strip() for key in only.split(",") if key.strip()]
+    known = {question.key: question for question in questions}
+    for key in wanted:
+        if key not in known:
+            raise PromptFileError(f"there is no prompt {key!r}: choose among {', '.join(known)}")
+    return [known[key] for key in wanted] or list(questions)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser(prog="python -m spec_core.record", description="Record the traces the app ships.")
+    parser.add_argument("--prompts", type=Path, default=Path("assets/prompts/traces.jsonl"), metavar="FILE.jsonl")
+    parser.add_argument("--only", default="", metavar="KEYS", help="prompts to record, with commas; else all")
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--out", type=Path, default=Path("assets/traces"), metavar="FOLDER")
+    parser.add_argument("--target", default="smollm2-135m")
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args(argv)
+    questions = select(load(args.prompts), args.only)
+    model = load_target(args.target, args.device)
+    ready, missing = get_ready(model, list(discover().values()))
+    args.out.mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(model, ready, args.out, args.tokens)
+    recorder.warm_up(chat_prompt(model, questions[0].text))
+    wrong = [problem for question in questions for problem in recorder.record(question)]
+    wrong += [f"{key} not recorded: {reason}" for key, reason in missing.items()]
+    for problem in wrong:
+        say(problem)
+    return 1 if wrong else 0
+
+
+def command(argv: Sequence[str] | None = None) -> int:
+    return guarded(lambda: main(argv))
+
+
+if __name__ == "__main__":
+    raise SystemExit(command())

@@ -1,0 +1,54 @@
+"""The two presets: published values are the method's own, this device's come from a file that must fit the methods."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spec_core.contract import KnobError
+from spec_core.methods import discover
+from spec_core.presets import FILE, preset, read, write
+
+METHODS = discover()
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_published_is_what_the_card_says(key: str) -> None:
+    assert preset(METHODS[key], "published") == METHODS[key].published
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_the_shipped_file_fits_every_method(key: str) -> None:
+    stated = read().presets[key]
+    assert preset(METHODS[key], "this device") == METHODS[key].published | stated
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_every_setting_worth_timing_is_one_the_method_takes(key: str) -> None:
+    method = METHODS[key]
+    settled = [method.settle(knobs) for knobs in method.sweep]
+    assert bool(settled) == bool(method.knobs)
+    assert all(settled.count(one) == 1 for one in settled)
+
+
+def test_new_measurements_leave_the_others_alone(tmp_path: Path) -> None:
+    path = tmp_path / "presets.json"
+    write("old", "2026-01-01", {"lookup": {"tokens": 2}, "eagle": {"depth": 3}}, path)
+    write("new", "2026-02-02", {"lookup": {"tokens": 6}}, path)
+    assert preset(METHODS["lookup"], "this device", path) == {"ngram": 3, "tokens": 6}
+    assert preset(METHODS["eagle"], "this device", path)["depth"] == 3
+    assert preset(METHODS["dflash"], "this device", path) == METHODS["dflash"].published
+    assert (read(path).device, read(path).date) == ("new", "2026-02-02")
+
+
+def test_a_file_for_other_knobs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "presets.json"
+    write("d", "2026-01-01", {"lookup": {"width": 2}}, path)
+    with pytest.raises(KnobError, match="no knob 'width'"):
+        preset(METHODS["lookup"], "this device", path)
+
+
+def test_presets_and_reports_are_read_without_torch() -> None:
+    code = "import sys, spec_core.presets, spec_core.report, spec_core.prompts; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], cwd=FILE.parent.parent).returncode == 0

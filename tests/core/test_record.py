@@ -1,0 +1,101 @@
+"""Recording what the app ships, and the check of a pair: files, sizes, refusals, exit status."""
+
+from pathlib import Path
+
+import pytest
+
+from models import catalog
+from spec_core import check, record
+from spec_core.command import Ready
+from spec_core.methods import discover
+from spec_core.presets import preset
+from spec_core.prompts import load as load_prompts
+from spec_core.trace import Trace, ids, load
+from tests.core.test_terminal import head, step
+
+SHIPPED = Path(__file__).parents[2] / "assets/prompts/traces.jsonl"
+KEYS = ["story", "code", "maths", "list", "translation", "summary", "chat", "repetition"]
+SHORT = ("published", "device")
+
+
+@pytest.fixture(autouse=True)
+def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "WARM_UP", 1)
+
+
+def record_args(target: str, folder: Path) -> list[str]:
+    return ["--target", target, "--prompts", str(SHIPPED), "--out", str(folder / "traces"), "--tokens", "4"]
+
+
+def test_the_shipped_prompts_are_the_eight() -> None:
+    questions = load_prompts(SHIPPED)
+    assert [question.key for question in questions] == KEYS
+    assert all(len(question.text) < 500 for question in questions)
+
+
+def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: Path) -> None:
+    assert record.command([*record_args(toy_target, tmp_path), "--only", "chat,list"]) == 0
+    found = {path.name: load(path) for path in (tmp_path / "traces").iterdir()}
+    names = {f"{key}.{method}.{short}.jsonl.gz" for key in ("chat", "list") for method in discover() for short in SHORT}
+    assert found.keys() == names
+    texts = {name.split(".")[0]: ids(trace) for name, trace in found.items()}
+    for name, trace in found.items():
+        key, method, short, *_ = name.split(".")
+        card = discover()[method]
+        expected = preset(card, "published" if short == "published" else "this device")
+        assert trace.header.knobs == {**expected, **card.recorded}
+        assert trace.end is not None
+        assert ids(trace) == texts[key]
+
+
+def test_a_trace_that_is_too_large_is_not_kept(
+    toy_target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(record, "MOST_BYTES", 10)
+    assert record.command([*record_args(toy_target, tmp_path), "--only", "chat"]) == 1
+    assert list((tmp_path / "traces").iterdir()) == []
+    assert "at most 10 are allowed" in capsys.readouterr().err
+
+
+def test_another_text_than_plain_decodings_is_an_error(
+    toy_target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def decode(self: Ready, *rest: object) -> Trace:
+        return Trace(head({}), [step([], 1 if self.network is None else 2)])
+
+    monkeypatch.setattr(Ready, "decode", decode)
+    assert record.command([*record_args(toy_target, tmp_path), "--only", "chat"]) == 1
+    error = capsys.readouterr().err
+    assert "chat.eagle: not plain decoding's text from token 0 on" in error
+    assert "chat.lookup: not" not in error
+
+
+def test_an_unknown_prompt_is_refused(toy_target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert record.command([*record_args(toy_target, tmp_path), "--only", "poem"]) == 2
+    assert "choose among story, code" in capsys.readouterr().err
+
+
+def test_a_pair_that_works(toy_target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.command(["--target", toy_target]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Toy on ")
+    assert "float32" in lines[0]
+    assert [line.split()[0] for line in lines[1:-1]] == list(discover())
+    assert all(" works: same text as plain decoding" in line for line in lines[1:-1])
+    assert lines[-1].startswith("memory: ")
+
+
+def test_a_pair_with_a_damaged_drafter(
+    toy_target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = catalog.find(toy_target)
+    damaged = tmp_path / "dflash"
+    damaged.mkdir()
+    (damaged / "config.json").write_text((Path(known.drafters["dflash"]) / "config.json").read_text())
+    (damaged / "model.safetensors").write_bytes(b"half a file")
+    pair = catalog.Pair("bad", "Bad", known.source, {"eagle": known.drafters["eagle"], "dflash": str(damaged)})
+    monkeypatch.setattr(catalog, "PAIRS", (pair,))
+    assert check.command(["--target", "bad"]) == 1
+    printed = capsys.readouterr().out
+    assert "dflash fails: model.safetensors cannot be read: download it again" in printed
+    assert "eagle3 is not part of this pair" in printed
