@@ -22,17 +22,18 @@ class LookupDrafter:
         self.history: list[int] = []
         self.first: dict[tuple[int, ...], int] = {}
 
-    def add(self, token: int) -> None:
-        """`token` joins the history, and every run that ends just before it becomes findable."""
+    def learn(self) -> None:
+        """A token follows the history: every run that ends there becomes findable."""
         for n in range(1, min(self.ngram, len(self.history)) + 1):
             self.first.setdefault(tuple(self.history[-n:]), len(self.history))
-        self.history.append(token)
 
     def observe(self, tokens: list[int], features: "torch.Tensor") -> None:
         for token in tokens:
-            self.add(token)
+            self.learn()
+            self.history.append(token)
 
     def propose(self, root: int, rng: "torch.Generator", clock: Clock) -> Draft:
+        self.learn()
         text = [*self.history, root]
         for n in range(min(self.ngram, len(text) - 1), 0, -1):
             start = self.first.get(tuple(text[-n:]))
