@@ -147,7 +147,7 @@ def read_decoder(folder: Path, device: torch.device, dtype: torch.dtype) -> Deco
     config = read_config(formats.read_json(folder / "config.json"))
     tensors = formats.read_tensors(folder)
     tensors = {name: t for name, t in tensors.items() if "rotary_emb" not in name}
-    if config.tied or "lm_head.weight" not in tensors:
+    if config.tied:  # never tied merely because the head is absent: that file has lost it
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
     with torch.device("meta"):
         decoder = Decoder(config)
