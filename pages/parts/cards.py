@@ -189,6 +189,8 @@ def remarks(trace: Trace, plain: Trace | None) -> list[tuple[str, str]]:
         said.append(("note", t("note.cancelled")))
     if trace.header.contended:
         said.append(("note", t("note.contended")))
+    if plain and facts.implausible(trace, plain):
+        said.append(("alarm", t("note.implausible")))
     if facts.looping(ids(trace)):
         said.append(("note", t("note.loop")))
     return said

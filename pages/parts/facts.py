@@ -106,6 +106,11 @@ def slowness(trace: Trace, plain: Trace) -> Slowness | None:
     return Slowness(kind, step, base, tau(trace), ours[kind] / step)
 
 
+def implausible(trace: Trace, plain: Trace) -> bool:
+    """A step holds a target pass and more, so it is no quicker than a plain step unless the device was busy then."""
+    return trace is not plain and speedup(trace, plain) > 1.1 * max(1.0, tau(trace))
+
+
 def looping(tokens: Sequence[int], longest: int = 24, times: int = 3) -> bool:
     """The text ends in a loop: something short, `times` times in a row, which is easy to guess and inflates tau."""
     return any(

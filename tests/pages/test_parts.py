@@ -153,6 +153,11 @@ def test_a_slow_run_says_which_passes_made_it_slow() -> None:
     assert facts.slowness(trace([step([3], 0, 10), step([4, 5, 6], 2, 15)]), trace(PLAIN)) is None
 
 
+def test_a_speed_no_run_can_have_is_doubted() -> None:
+    assert facts.implausible(trace([step([3], 0, 10), step([4], 3, 5)]), trace(PLAIN))
+    assert not facts.implausible(trace([step([3], 0, 10), step([4, 5, 6], 2, 15)]), trace(PLAIN))
+
+
 def test_loops_are_noticed_and_prose_is_not() -> None:
     assert facts.looping([1, 2, 3, *[4, 5, 6, 7] * 3])
     assert not facts.looping([*range(40)])
