@@ -4,6 +4,7 @@
 spends the passes. All scores are fp32 sums, ties go to the earlier candidate, so a parent never loses to its child.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -69,18 +70,22 @@ class Sprout:
             tokens=[self.root, *(self.tokens[i] for i in shown)],
             parents=[-1, *(node[self.parents[i]] for i in shown)],
             passes=[-1, *(self.passes[i] for i in shown)],
-            probs=[1.0, *(tidy(torch.tensor(self.own[i]).exp().item()) for i in shown)],
+            probs=[1.0, *(tidy(math.exp(self.own[i])) for i in shown)],
             beam=[True, *(i in grown for i in shown)],
             kept=[0, *(node[i] for i in shown if i in alive)],
-            others=[self.lost(parent, node) for parent in sorted(grown, key=lambda i: node[i])],
+            others=self.lost(node),
         )
 
-    def lost(self, parent: int, node: dict[int, int]) -> Losers:
-        """The children of an expanded candidate that are no nodes."""
-        below = [i for i, p in enumerate(self.parents) if p == parent]
-        probs = torch.tensor([self.own[i] for i in below]).exp().tolist()
-        drafted = {self.tokens[i] for i in below if i in node}
-        return losers(node[parent], [self.tokens[i] for i in below], probs, drafted)
+    def lost(self, node: dict[int, int]) -> list[Losers]:
+        """The children of expanded candidates that are no nodes."""
+        below: dict[int, list[int]] = {parent: [] for parent in sorted(self.expanded, key=lambda i: node[i])}
+        for i, parent in enumerate(self.parents):
+            below[parent].append(i)
+        return [self.lost_at(node[parent], found, node) for parent, found in below.items()]
+
+    def lost_at(self, parent: int, found: list[int], node: dict[int, int]) -> Losers:
+        drafted = {self.tokens[i] for i in found if i in node}
+        return losers(parent, [self.tokens[i] for i in found], [math.exp(self.own[i]) for i in found], drafted)
 
 
 class FeatureDrafter:
