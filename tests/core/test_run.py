@@ -119,6 +119,24 @@ def test_a_missing_drafter_names_method_and_target(model: Model) -> None:
     assert network_for(model, find("lookup")) is None
 
 
+def test_weights_of_another_kind_are_refused(model: Model, networks: dict[str, Network]) -> None:
+    with pytest.raises(RequestError, match="needs eagle3 weights, and was given eagle"):
+        next(run(model, networks["eagle"], request("eagle3")))
+
+
+def test_a_method_without_drafter_takes_none(model: Model, networks: dict[str, Network]) -> None:
+    with pytest.raises(RequestError, match="takes no drafter"):
+        next(run(model, networks["dflash"], request("plain")))
+
+
+def test_a_run_called_off_ends_as_cancelled(model: Model) -> None:
+    answers = iter([False, False, False, True])
+    trace = collect(run(model, None, request(), lambda: next(answers)))
+    assert trace.end is not None
+    assert (trace.end.reason, trace.end.steps, trace.end.tokens) == ("cancelled", 3, 3)
+    assert ids(trace) == ids(collect(run(model, None, request(budget=10))))[:3]
+
+
 # What the header says
 
 
