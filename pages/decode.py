@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, source
+from pages.parts import cards, entry, source
 from pages.parts.state import Desk, Notice, Order, desk, grown
 from pages.parts.text import t, t_or
 from spec_core.contract import Knob, Method
@@ -185,6 +185,7 @@ def results(place: Desk) -> DeltaGenerator:
     return view
 
 
+entry.through_app()
 st.title(t("decode.title"), anchor=False)
 st.markdown(t("decode.lead"))
 left, right = st.columns([4, 7], gap="large")

@@ -19,7 +19,7 @@ WORDS = ("stage", "first", "back", "next", "last", "play", "pause", "scrub", "sp
 def component(version: str):
     """The player. Its code is inlined, so that no page's address can break a relative import."""
     script = (ASSETS / "stage.mjs").read_text(encoding="utf-8")
-    return st.components.v2.component(
+    return st.components.v2.component(  # type: ignore[reportAttributeAccessIssue]
         f"stage_{version}",
         html='<div class="stage"></div>',
         css=(ASSETS / "stage.css").read_text(encoding="utf-8"),
@@ -33,14 +33,17 @@ def version() -> str:
     return hashlib.sha256(both).hexdigest()[:8]
 
 
-def stage(scene: Scene, methods: list[str], key: str, position: int = 0, autoplay: bool = False) -> int:
-    """Show `scene` with the hues of `methods`; returns the frame it rests at."""
+def stage(
+    scene: Scene, methods: list[str], key: str, position: int = 0, autoplay: bool = False, wide: bool = False
+) -> int:
+    """Show `scene` with the hues of `methods`; returns the frame it rests at. wide: no panel at its side."""
     shown = scene.data()
     data = {
         "id": hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:12],
         "scene": shown,
         "position": position,
         "autoplay": autoplay,
+        "wide": wide,
         "lang": "zh-Hans" if language() == "zh" else "en",
         "present": st.query_params.get("present") == "1",
         "hues": {method: asdict(look(method, theme())) for method in methods},

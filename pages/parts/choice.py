@@ -1,0 +1,74 @@
+"""What a page shows: the reader's own runs, or one of the recorded prompts. The choice stands in the address."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from pages.parts import recorded, source
+from pages.parts.cards import Origin, title
+from pages.parts.state import desk
+from pages.parts.text import t, t_or
+from spec_core.trace import Trace
+
+OWN = "own"
+PRESETS = ("device", "published")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Runs of one prompt. `key` names them, so that a picture knows when it is another one."""
+
+    key: str
+    traces: list[Trace]
+    origin: Origin
+
+
+def prompt_name(key: str) -> str:
+    return t("choice.own") if key == OWN else t_or(f"trace.{key}", key)
+
+
+def runs(left: DeltaGenerator, right: DeltaGenerator, presets: tuple[str, ...] = PRESETS) -> Choice | None:
+    """Own runs or a recorded prompt under a preset, as the reader chooses; None where there is nothing at all.
+
+    left, right: where the two choices stand.
+    """
+    own = [trace for trace in desk().traces if len(trace.steps) > 1]
+    known = [OWN] * bool(own) + recorded.prompts()
+    if not known:
+        return None
+    if st.session_state.get("prompt_of", known[0]) not in known:
+        del st.session_state["prompt_of"]
+    asked = left.selectbox(t("choice.prompt"), known, format_func=prompt_name, key="prompt_of", bind="query-params")
+    if asked == OWN:
+        return Choice(f"{OWN}-{own[0].header.id}", own, desk().origin)
+    preset = right.segmented_control(
+        t("preset"),
+        presets,
+        default=presets[0],
+        required=True,
+        format_func=lambda name: t(f"preset.{'this device' if name == 'device' else name}"),
+        help=t("preset.help"),
+        key="preset_of",
+        bind="query-params",
+    )
+    found = recorded.lanes(asked, preset or presets[0], list(source.methods()))
+    return Choice(f"{asked}-{preset}", found, "replay")
+
+
+def one_of(choice: Choice) -> Trace:
+    """One of the runs, by its method."""
+    names = {trace.header.method.key: title(trace.header.method) for trace in choice.traces}
+    if st.session_state.get("method_of", next(iter(names))) not in names:
+        del st.session_state["method_of"]
+    chosen = st.segmented_control(
+        t("stepping.which"),
+        list(names),
+        default=list(names)[-1],
+        format_func=names.__getitem__,
+        required=True,
+        label_visibility="collapsed",
+        key="method_of",
+        bind="query-params",
+    )
+    return next((trace for trace in choice.traces if trace.header.method.key == chosen), choice.traces[-1])

@@ -1,0 +1,67 @@
+"""Step through one decode: the picture of a finished run, moment by moment, with a table of the same step."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from pages.parts import cards, choice, entry
+from pages.parts.stage import stage
+from pages.parts.text import t
+from pages.pictures import step as picture
+from pages.pictures.scene import Scene, Value
+from spec_core.trace import Step, Trace, depths, words
+
+
+def say(key: str, values: Mapping[str, Value]) -> str:
+    return t(key, values)
+
+
+def resting(scene: Scene) -> int:
+    """Where an untouched picture comes to rest: at the verdict of the second step, when there is something to see."""
+    ends = [i for i, frame in enumerate(scene.frames) if frame.stop and frame.at == min(2, scene.frames[-1].at)]
+    return max(0, ends[0] - 1) if ends else 0
+
+
+def fate(step: Step, node: int) -> str:
+    """What became of a node, as a word."""
+    if node == 0:
+        return t("fate.root")
+    if node in step.verdict.path:
+        return t("fate.accepted")
+    if node not in step.draft.kept:
+        return t("fate.pruned")
+    return t("fate.rejected" if step.draft.parents[node] == step.verdict.path[-1] else "fate.left")
+
+
+def table(trace: Trace, step: Step) -> None:
+    """The same step for readers of tables and screen readers."""
+    known, p = words(trace), dict(zip(step.draft.kept, step.verdict.p, strict=True))
+    levels = depths(step.draft)
+    rows = [
+        {
+            t("stepping.token"): picture.spell(known.get(token, f"<{token}>")),
+            t("stepping.depth"): levels[i],
+            t("stepping.pass"): step.draft.passes[i] + 1,
+            t("stepping.q"): step.draft.probs[i],
+            t("stepping.p"): p.get(i),
+            t("stepping.fate"): fate(step, i),
+        }
+        for i, token in enumerate(step.draft.tokens)
+    ]
+    with st.expander(t("stepping.table")):
+        st.dataframe(rows, hide_index=True, width="stretch")
+
+
+entry.through_app()
+st.title(t("stepping.title"), anchor=False)
+left, middle = st.columns([5, 4], vertical_alignment="bottom")
+chosen = choice.runs(left, middle, ("published", "device"))
+if chosen is None or not chosen.traces:
+    st.info(t("stepping.empty"))
+else:
+    trace = choice.one_of(chosen)
+    scene = picture.picture(trace, say)
+    place = resting(scene)
+    position = stage(scene, [trace.header.method.key], key=f"step-{trace.header.id}", position=place, autoplay=True)
+    table(trace, trace.steps[scene.frames[min(position, len(scene.frames) - 1)].at])
+    st.caption(cards.badge(trace, chosen.origin))

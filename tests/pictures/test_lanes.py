@@ -1,0 +1,77 @@
+"""The race picture as data: one axis, everybody's tokens, the same text, and clocks that add up."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from pages.pictures.lanes import CLOCKS, WIDTH, Clock, duration, legs, picture, speedup
+from pages.pictures.scene import Value, state, width
+from spec_core.trace import Trace, decode_ms
+
+
+def say(key: str, values: Mapping[str, Value]) -> str:
+    return f"{key} " + " ".join(map(str, values.values()))
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_at_the_end_every_token_of_every_lane_is_there(traces: list[Trace], clock: Clock) -> None:
+    scene = picture(traces, clock, say)
+    now = state(scene, len(scene.frames) - 1)
+    by_name = {shape.id: shape for shape in scene.shapes}
+    dots = [name for name, change in now.items() if change.get("on") and by_name[name].kind == "dot"]
+    assert len(dots) == sum(len(step.committed) for trace in traces for step in trace.steps[1:])
+    assert sum(name.endswith(".done") and bool(change.get("on")) for name, change in now.items()) == len(traces)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_nothing_is_shown_before_its_time(traces: list[Trace], clock: Clock) -> None:
+    scene = picture(traces, clock, say)
+    shapes = {shape.id: shape for shape in scene.shapes}
+    for position in range(0, len(scene.frames), 10):
+        now = state(scene, position)
+        edge = float(now["now"]["x"])
+        for name, change in now.items():
+            if change.get("on") and "time" in shapes[name].look:
+                assert shapes[name].x <= edge + 0.2
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_shapes_stay_inside(traces: list[Trace], clock: Clock) -> None:
+    scene = picture(traces, clock, say)
+    for shape in scene.shapes:
+        assert shape.x >= -1 and shape.x + shape.w <= WIDTH + 1, shape.id
+    for position in (0, 45, 90):
+        for change in state(scene, position).values():
+            if "label" in change and "x" not in change:
+                assert width(str(change["label"]), 13) <= WIDTH
+
+
+def test_measured_clock_is_the_decode_time(traces: list[Trace]) -> None:
+    for trace in traces:
+        assert duration(trace, "ms") == pytest.approx(decode_ms(trace))
+
+
+def test_passes_clock_counts_steps(traces: list[Trace]) -> None:
+    for trace in traces:
+        assert duration(trace, "passes") == len(trace.steps) - 1
+
+
+def test_model_clock_charges_every_dependent_pass(traces: list[Trace]) -> None:
+    """A chain of K costs K passes and K heads; a block costs one pass of all its layers and one head."""
+    by_key = {(t.header.method.key, t.header.knobs.get("shape"), t.header.knobs.get("block")): t for t in traces}
+    chain = by_key["eagle3", "chain", None]
+    block = by_key["dflash", None, 32]
+    for trace, passes, layers in ((chain, 4, 1), (block, 1, 5)):
+        target, drafter = trace.header.target, trace.header.drafter
+        assert drafter
+        layers = min(layers, drafter.layers)
+        whole = target.layers * target.layer_weights + target.head_weights
+        leg = legs(trace, "model")[0]
+        assert leg.parts["draft"] == pytest.approx(passes * layers * drafter.layer_weights / whole)
+        assert leg.parts["head"] == pytest.approx(passes * drafter.head_weights / whole)
+        assert leg.parts["target"] == 1
+
+
+def test_plain_is_its_own_yardstick(traces: list[Trace]) -> None:
+    for clock in CLOCKS:
+        assert speedup(traces[0], traces[0], clock) == pytest.approx(1)
