@@ -39,7 +39,8 @@ def test_nothing_is_shown_before_its_time(traces: list[Trace], clock: Clock) -> 
 def test_shapes_stay_inside(traces: list[Trace], clock: Clock) -> None:
     scene = picture(traces, clock, say)
     for shape in scene.shapes:
-        assert shape.x >= -1 and shape.x + shape.w <= WIDTH + 1, shape.id
+        assert shape.x >= -1, shape.id
+        assert shape.x + shape.w <= WIDTH + 1, shape.id
     for position in (0, 45, 90):
         for change in state(scene, position).values():
             if "label" in change and "x" not in change:

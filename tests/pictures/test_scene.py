@@ -8,7 +8,8 @@ from pages.pictures.scene import Frame, Scene, Shape, fit, state, width, wrap
 def test_fit_shortens_until_it_fits() -> None:
     assert fit("short", 100, 10) == "short"
     cut = fit("a rather long label", 60, 10)
-    assert cut.endswith("…") and width(cut, 10) <= 60
+    assert cut.endswith("…")
+    assert width(cut, 10) <= 60
     assert fit("anything", 1, 10) == ""
 
 
