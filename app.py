@@ -13,7 +13,6 @@ st.html(ASSETS / "page.css")
 with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", key="topbar"):
     st.markdown("**DraftScope**", width="content")
     choose_language()
-decode = st.Page("pages/decode.py", title=t("nav.decode"), url_path="decode", default=True)
-race = st.Page("pages/race.py", title=t("nav.race"), url_path="race")
-step = st.Page("pages/step.py", title=t("nav.step"), url_path="step")
-st.navigation([decode, race, step], position="top").run()
+PAGES = ("start", "race", "step", "decode", "about")
+pages = [st.Page(f"pages/{name}.py", title=t(f"nav.{name}"), url_path=name, default=name == PAGES[0]) for name in PAGES]
+st.navigation(pages, position="top").run()

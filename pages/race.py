@@ -6,6 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.parts import cards, choice, entry
+from pages.parts.address import keep, recall
 from pages.parts.stage import stage
 from pages.parts.text import t, t_or
 from pages.pictures import lanes
@@ -20,15 +21,11 @@ def say(key: str, values: Mapping[str, Value]) -> str:
 
 
 def choose_clock(place: DeltaGenerator) -> lanes.Clock:
-    found: lanes.Clock | None = place.segmented_control(
-        t("race.clock"),
-        lanes.CLOCKS,
-        default=lanes.CLOCKS[0],
-        required=True,
-        format_func=lambda name: t(f"clock.{name}"),
-        key="clock",
-        bind="query-params",
+    recall("clock", lanes.CLOCKS, lanes.CLOCKS[0])
+    found = place.segmented_control(
+        t("race.clock"), lanes.CLOCKS, required=True, format_func=lambda name: t(f"clock.{name}"), key="clock"
     )
+    keep("clock", found)
     return found or lanes.CLOCKS[0]
 
 

@@ -6,6 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.parts import recorded, source
+from pages.parts.address import keep, recall
 from pages.parts.cards import Origin, title
 from pages.parts.state import desk
 from pages.parts.text import t, t_or
@@ -37,38 +38,41 @@ def runs(left: DeltaGenerator, right: DeltaGenerator, presets: tuple[str, ...] =
     known = [OWN] * bool(own) + recorded.prompts()
     if not known:
         return None
-    if st.session_state.get("prompt_of", known[0]) not in known:
-        del st.session_state["prompt_of"]
-    asked = left.selectbox(t("choice.prompt"), known, format_func=prompt_name, key="prompt_of", bind="query-params")
+    recall("trace", known, known[0])
+    asked = keep("trace", left.selectbox(t("choice.prompt"), known, format_func=prompt_name, key="trace"))
     if asked == OWN:
         return Choice(f"{OWN}-{own[0].header.id}", own, desk().origin)
-    preset = right.segmented_control(
+    recall("tuning", presets, presets[0])
+    preset = keep("tuning", choose_preset(right, presets))
+    found = recorded.lanes(asked, preset, list(source.methods()))
+    return Choice(f"{asked}-{preset}", found, "replay")
+
+
+def choose_preset(place: DeltaGenerator, presets: tuple[str, ...]) -> str | None:
+    return place.segmented_control(
         t("preset"),
         presets,
-        default=presets[0],
         required=True,
         format_func=lambda name: t(f"preset.{'this device' if name == 'device' else name}"),
         help=t("preset.help"),
-        key="preset_of",
-        bind="query-params",
+        key="tuning",
     )
-    found = recorded.lanes(asked, preset or presets[0], list(source.methods()))
-    return Choice(f"{asked}-{preset}", found, "replay")
+
+
+def choose_method(names: dict[str, str]) -> str | None:
+    return st.segmented_control(
+        t("stepping.which"),
+        list(names),
+        format_func=names.__getitem__,
+        required=True,
+        label_visibility="collapsed",
+        key="method",
+    )
 
 
 def one_of(choice: Choice) -> Trace:
     """One of the runs, by its method."""
     names = {trace.header.method.key: title(trace.header.method) for trace in choice.traces}
-    if st.session_state.get("method_of", next(iter(names))) not in names:
-        del st.session_state["method_of"]
-    chosen = st.segmented_control(
-        t("stepping.which"),
-        list(names),
-        default=list(names)[-1],
-        format_func=names.__getitem__,
-        required=True,
-        label_visibility="collapsed",
-        key="method_of",
-        bind="query-params",
-    )
+    recall("method", list(names), list(names)[-1])
+    chosen = keep("method", choose_method(names))
     return next((trace for trace in choice.traces if trace.header.method.key == chosen), choice.traces[-1])

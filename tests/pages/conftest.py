@@ -28,7 +28,7 @@ def app(toy_pair: catalog.Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[App
     monkeypatch.setattr(catalog, "PAIRS", (toy_pair,))
     monkeypatch.setattr(source, "TARGET", "toy")
     st.cache_resource.clear()
-    at = AppTest.from_file(APP, default_timeout=60).run()
+    at = AppTest.from_file(APP, default_timeout=60).run().switch_page("pages/decode.py").run()
     at.slider(key="tokens").set_value(16)
     at.text_area(key="prompt").set_value("Hi 你好")
     yield at.run()

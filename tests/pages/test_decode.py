@@ -114,9 +114,9 @@ def test_a_missing_torch_is_one_clear_message(app: AppTest, monkeypatch: pytest.
 
 def test_the_switch_changes_the_language() -> None:
     at = AppTest.from_file(ROOT / "app.py", default_timeout=60).run()
-    assert at.title[0].value == EN["decode.title"]
+    assert at.title[0].value == EN["start.title"]
     at.button_group(key="lang").set_value("zh").run()
-    assert at.title[0].value == ZH["decode.title"]
+    assert at.title[0].value == ZH["start.title"]
 
 
 def test_a_change_of_language_keeps_the_results(app: AppTest, finished: list[Trace]) -> None:
@@ -130,7 +130,7 @@ def test_a_change_of_language_keeps_the_results(app: AppTest, finished: list[Tra
 def test_the_address_chooses_the_language() -> None:
     at = AppTest.from_file(ROOT / "app.py", default_timeout=60)
     at.query_params["lang"] = "zh"
-    assert at.run().title[0].value == ZH["decode.title"]
+    assert at.run().title[0].value == ZH["start.title"]
 
 
 def test_a_stopped_run_keeps_what_it_has(app: AppTest) -> None:
@@ -208,7 +208,7 @@ def test_the_app_opens_and_replays_without_torch(finished: list[Trace], tmp_path
         from pathlib import Path
         from streamlit.testing.v1 import AppTest
         from pages.parts import source
-        at = AppTest.from_file("app.py", default_timeout=60).run()
+        at = AppTest.from_file("app.py", default_timeout=60).run().switch_page("pages/decode.py").run()
         assert not at.exception, at.exception
         raw = Path({str(path)!r}).read_bytes()
         at.session_state["desk"].show([source.open_file("run", raw)], "replay")

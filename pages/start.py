@@ -1,0 +1,41 @@
+"""What this is, in one screen: the idea, a recorded decode that already plays, and where to go from here."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from pages.parts import cards, entry, recorded
+from pages.parts.stage import stage
+from pages.parts.text import t
+from pages.pictures import step as picture
+from pages.pictures.scene import Value
+from spec_core.trace import Trace, accepted
+
+SHOWN = 4  # steps of the recording that the first screen needs
+
+
+def say(key: str, values: Mapping[str, Value]) -> str:
+    return t(key, values)
+
+
+def liveliest() -> Trace | None:
+    """The recording whose first steps have most accepted guesses: the one to open with."""
+    found = [recorded.recording(r.prompt, r.method, r.preset) for r in recorded.recordings() if r.preset == "device"]
+    whole = [trace for trace in found if trace and len(trace.steps) > SHOWN]
+    return max(whole, key=lambda trace: sum(map(accepted, trace.steps[1 : SHOWN + 1])), default=None)
+
+
+entry.through_app()
+st.title(t("start.title"), anchor=False)
+st.markdown(t("start.lead"))
+trace = liveliest()
+if trace:
+    opening = Trace(trace.header, trace.steps[: SHOWN + 1], trace.end)
+    scene = picture.picture(opening, say)
+    stage(scene, [trace.header.method.key], key="start", position=len(scene.frames) - 1, autoplay=True)
+    st.caption(f"{cards.title(trace.header.method)} · {trace.header.prompt.text} · {cards.badge(trace, 'replay')}")
+doors = st.columns(3)
+for door, name in zip(doors, ("race", "step", "decode"), strict=True):
+    with door.container(border=True):
+        st.page_link(f"pages/{name}.py", label=f"**{t(f'door.{name}')}**")
+        st.caption(t(f"door.{name}.about"))

@@ -1,0 +1,107 @@
+"""Every page opens in both languages, draws what was recorded, and keeps its choices in the address."""
+
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from models import catalog
+from models.load import load_network, load_target
+from pages.parts import recorded, source
+from pages.parts.text import catalogue
+from spec_core.methods import discover
+from spec_core.run import Request, chat_prompt, collect, run
+from spec_core.trace import save
+
+APP = Path(__file__).parents[2] / "app.py"
+PAGES = ("start", "race", "step", "decode", "about")
+
+
+@pytest.fixture(scope="session")
+def shipped(toy_pair: catalog.Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of recordings: two prompts, every method, both presets."""
+    folder = tmp_path_factory.mktemp("traces")
+    model = load_target(toy_pair.source)
+    networks = {kind: load_network(model, path) for kind, path in toy_pair.drafters.items()}
+    for key, method in discover().items():
+        for prompt in ("story", "list"):
+            request = Request(method, chat_prompt(model, prompt), {}, budget=12)
+            trace = collect(run(model, networks.get(method.network), request))
+            for preset in ("device", "published"):
+                save(trace, folder / f"{prompt}.{key}.{preset}.jsonl.gz")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def pinned(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "FOLDER", shipped)
+    st.cache_data.clear()
+
+
+def open_page(name: str, language: str, **query: str) -> AppTest:
+    at = AppTest.from_file(APP, default_timeout=60)
+    at.query_params["lang"] = language
+    at.run().switch_page(f"pages/{name}.py")
+    for key, value in {"lang": language, **query}.items():  # a change of page empties the address
+        at.query_params[key] = value
+    return at.run()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_in_either_language(name: str, language: str) -> None:
+    at = open_page(name, language)
+    assert not at.exception
+    titles = {"step": "stepping.title"}
+    assert at.title[0].value == catalogue(language)[titles.get(name, f"{name}.title")]
+
+
+def test_the_race_has_a_lane_for_every_method() -> None:
+    at = open_page("race", "en")
+    text = at.get("bidi_component")[0].proto.json
+    for key in source.methods():
+        assert f'"{key}.' in text
+
+
+def test_the_clock_and_the_prompt_come_from_the_address() -> None:
+    at = open_page("race", "en", clock="passes", trace="list")
+    assert at.button_group(key="clock").value == "passes"
+    assert at.selectbox(key="trace").value == "list"
+
+
+def test_an_unknown_prompt_in_the_address_falls_back() -> None:
+    at = open_page("race", "en", trace="no such prompt")
+    assert not at.exception
+    assert at.selectbox(key="trace").value in ("story", "list")
+
+
+def test_the_step_page_shows_the_method_in_the_address() -> None:
+    at = open_page("step", "zh", method="eagle2", tuning="device")
+    assert at.button_group(key="method").value == "eagle2"
+    assert at.button_group(key="tuning").value == "device"
+    assert '"hue": "eagle2"' in at.get("bidi_component")[0].proto.json.replace('":"', '": "')
+
+
+def test_a_choice_goes_into_the_address_and_survives_a_visit_elsewhere() -> None:
+    at = open_page("race", "en")
+    at.button_group(key="clock").set_value("model").run()
+    assert at.query_params["clock"] in ("model", ["model"])
+    at.switch_page("pages/about.py").run()
+    at.switch_page("pages/race.py").run()
+    assert at.button_group(key="clock").value == "model"
+
+
+def test_the_table_beside_the_picture_is_of_the_step_it_rests_at() -> None:
+    at = open_page("step", "en", method="eagle3", trace="story")
+    assert len(at.dataframe[0].value) > 1
+
+
+def test_without_recordings_pages_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    st.cache_data.clear()
+    for name in PAGES:
+        at = open_page(name, "en")
+        assert not at.exception
+        if name in ("race", "step"):
+            assert [box.value for box in at.info] == [catalogue("en")["stepping.empty"]]
