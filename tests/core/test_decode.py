@@ -177,10 +177,10 @@ def test_any_shape_of_draft_is_lossless(
     make: Callable[[list[int]], DraftTree], model: Model, truths: list[list[int]]
 ) -> None:
     for prompt, truth in zip(PROMPTS, truths, strict=True):
-        played = play(model, Scripted(make), Plan(prompt, 20, LONG))
-        assert played.ids == truth[:20]
+        played = play(model, Scripted(make), Plan(prompt, 12, LONG))
+        assert played.ids == truth[:12]
         if make is star:
-            assert [accepted(step) for step in played.steps[1:-1]] == [1] * 9
+            assert [accepted(step) for step in played.steps[1:-1]] == [1] * 5
 
 
 def test_a_sibling_that_comes_second_is_followed_with_its_own_rows(model: Model, full: list[int]) -> None:
@@ -320,7 +320,7 @@ def test_the_same_seed_gives_the_same_trace(method: Method, model: Model, networ
 
         def sample(seed: int, knobs: Knobs = knobs) -> list[Step]:
             sampling = Sampling(temperature=1.0, seed=seed)
-            request = Request(method, Prompt("", PROMPTS[1], "ids"), knobs, sampling, budget=8)
+            request = Request(method, Prompt("", PROMPTS[1], "ids"), knobs, sampling, budget=6)
             return timeless(collect(run(model, networks.get(method.network), request)))
 
         assert sample(4) == sample(4)
@@ -338,8 +338,17 @@ def test_the_passes_of_a_step_cover_it_without_gap(
     """On a clock that ticks once per look, no pass overlaps another and no two are more than a look apart."""
     ticks = count()
     monkeypatch.setattr(contract, "time", SimpleNamespace(perf_counter=lambda: next(ticks) / 1000))
-    played = play(model, build(method, model, networks, modest(method), Sampling()), Plan(PROMPTS[0], 8, LONG))
+
+    def slowly(tree: DraftTree) -> list[int]:
+        for _ in range(50):
+            next(ticks)
+        return tree.tokens
+
+    drafter = Warped(build(method, model, networks, modest(method), Sampling()), slowly)
+    played = play(model, drafter, Plan(PROMPTS[0], 8, LONG))
     for step in played.steps:
+        slow = 50 if step is not played.steps[0] else 0  # work between two passes is the host's
+        assert sum(p.ms for p in step.passes if p.kind == "host") >= slow
         ends = [0.0, *(p.start_ms + p.ms for p in step.passes)]
         gaps = [p.start_ms - end for p, end in zip(step.passes, ends, strict=False)]
         assert all(-1e-9 <= gap <= 1 + 1e-9 for gap in gaps), gaps
@@ -372,7 +381,7 @@ def same_or_near_tie(trace: Trace, plain: Trace) -> None:
     assert where is None or where.gap <= NEAR_TIE, f"parts from plain decoding at {where}"
 
 
-@EVERY_METHOD
+@pytest.mark.parametrize("method", [m for m in METHODS if m.key != "plain"], ids=lambda method: method.key)
 def test_smollm2_says_the_same_with_every_drafter(
     method: Method, smollm: Model, questions: list[tuple[Prompt, Trace]]
 ) -> None:
@@ -384,7 +393,7 @@ def test_smollm2_says_the_same_with_every_drafter(
         same_or_near_tie(collect(run(smollm, network, Request(method, prompt, modest(method, 6), budget=24))), plain)
 
 
-@pytest.mark.parametrize("good", [0, 3, 6])
+@pytest.mark.parametrize("good", [2, 6])
 def test_smollm2_says_the_same_with_a_mirror(good: int, smollm: Model, questions: list[tuple[Prompt, Trace]]) -> None:
     prompt, plain = questions[1]
     known = [*prompt.ids, *ids(plain)]
