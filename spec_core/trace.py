@@ -265,21 +265,26 @@ def check_verdict(tree: DraftTree, verdict: Verdict) -> None:
         raise TraceError("A step's verdict is broken: its path does not lead down from the root.")
 
 
+def grown(trace: Trace | None, part: Header | Step | End) -> Trace:
+    """`trace` with one more part; a second header corrects the first."""
+    if isinstance(part, Header):
+        return Trace(part, trace.steps if trace else [], trace.end if trace else None)
+    if trace is None:
+        raise TraceError("This file does not start with a trace header.")
+    if isinstance(part, Step):
+        trace.steps.append(part)
+    else:
+        trace.end = part
+    return trace
+
+
 def read(lines: Iterable[bytes]) -> Trace:
     """Lines → Trace. A last line that broke off is left out, so a run that died can still be looked at."""
     trace: Trace | None = None
     for line in lines:
         if not line.endswith(b"\n"):
             break
-        part = decode_line(line)
-        if trace is None:
-            if not isinstance(part, Header):
-                raise TraceError("This file does not start with a trace header.")
-            trace = Trace(part)
-        elif isinstance(part, Step):
-            trace.steps.append(part)
-        elif isinstance(part, End):
-            trace.end = part
+        trace = grown(trace, decode_line(line))
     if trace is None:
         raise TraceError("This file holds no trace: its first line is missing or broken.")
     return trace

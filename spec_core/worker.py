@@ -1,0 +1,150 @@
+"""The process behind a queue: reads orders as lines, keeps the models it has loaded, answers with a run's trace lines.
+
+spec_core.jobs starts it. It ends when nobody is left at the other end of its standard input.
+"""
+
+import functools
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from spec_core.jobs import FAILED, Ask, Cancel, Failure, Spec
+from spec_core.trace import End, Header, Step, encode
+
+if TYPE_CHECKING:
+    from models.load import Model, Network
+    from spec_core.run import Request
+
+BUSY = 0.4  # cores' worth of other processes' work beside a run that makes its times doubtful
+WARM_UP = 8  # tokens decoded, and thrown away, before a run is measured
+
+
+class TooLong(ValueError):
+    """A prompt that does not fit the target's context."""
+
+    def __init__(self, tokens: int, limit: int):
+        super().__init__(f"The prompt has {tokens} tokens and the target reads {limit} at most.")
+        self.tokens, self.limit = tokens, limit
+
+
+class Inbox:
+    """What comes in, read beside the decoding: orders wait their turn, a cancellation counts at once."""
+
+    def __init__(self, lines: BinaryIO):
+        self.lines, self.asked, self.off = lines, queue.SimpleQueue[Ask](), set[str]()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self) -> None:
+        for line in self.lines:
+            message = msgspec.json.decode(line, type=Ask | Cancel)
+            if isinstance(message, Ask):
+                self.asked.put(message)
+            else:
+                self.off.add(message.id)
+        os._exit(0)  # the app is gone: whatever is being decoded is for nobody
+
+
+@functools.lru_cache(maxsize=2)
+def target(name: str, device: str) -> "Model":
+    from models.load import load_target
+
+    return load_target(name, device)
+
+
+@functools.lru_cache(maxsize=6)
+def network(name: str, device: str, source: str) -> "Network":
+    """A drafter network for the target `name`; methods of one kind share it."""
+    from models.load import load_network
+
+    return load_network(target(name, device), source)
+
+
+def answer(spec: Spec, cancelled: Callable[[], bool]) -> Iterator[bytes]:
+    """The lines of the run's trace as they come to be; instead of what cannot be had, the line of a failure."""
+    everywhere = True
+    try:
+        request = request_of(spec, target(spec.target, spec.device))
+        everywhere = False
+        yield from map(encode, live(spec, request, cancelled))
+    except ModuleNotFoundError as error:
+        yield failed(Failure("module", {"name": str(error.name)}, everywhere=True))
+    except TooLong as error:
+        yield failed(Failure("long", {"tokens": error.tokens, "limit": error.limit}, everywhere=True))
+    except Exception as error:
+        if not isinstance(error, ValueError | OSError | RuntimeError):  # those have a message meant to be read
+            traceback.print_exc()
+        yield failed(Failure("run", {"message": str(error) or type(error).__name__}, everywhere))
+
+
+def failed(failure: Failure) -> bytes:
+    return FAILED + msgspec.json.encode(failure) + b"\n"
+
+
+def request_of(spec: Spec, model: "Model") -> "Request":
+    from spec_core.methods import find
+    from spec_core.run import Request, chat_prompt, raw_prompt
+
+    prompt = {"chat": chat_prompt, "raw": raw_prompt}[spec.kind](model, spec.prompt)
+    most = model.decoder.config.max_positions
+    if len(prompt.ids) >= most:
+        raise TooLong(len(prompt.ids), most)
+    return Request(find(spec.method), prompt, spec.knobs, spec.sampling, spec.budget)
+
+
+def live(spec: Spec, request: "Request", cancelled: Callable[[], bool]) -> Iterator[Header | Step | End]:
+    """The run, after a few unmeasured steps to warm up.
+
+    Before the end the header comes once more if something else kept the processor busy meanwhile.
+    """
+    from spec_core.run import run
+
+    model = target(spec.target, spec.device)
+    drafter = network(spec.target, spec.device, spec.drafter) if spec.drafter else None
+    for _ in run(model, drafter, replace(request, budget=min(WARM_UP, request.budget)), cancelled):
+        pass
+    begun, foreign = time.perf_counter(), foreign_seconds()
+    head: Header | None = None
+    for part in run(model, drafter, request, cancelled):
+        head = part if isinstance(part, Header) else head
+        alone = foreign_seconds() - foreign <= BUSY * (time.perf_counter() - begun)
+        if isinstance(part, End) and head and not alone:
+            yield msgspec.structs.replace(head, contended=True)
+        yield part
+
+
+def foreign_seconds() -> float:
+    """Processor time that other processes have had so far on the cores we may use; 0 where the system does not say."""
+    try:
+        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+        ticks = sum(int(n) for line in lines if line[0] in cores for n in (*line[1:4], *line[6:9]))
+        return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
+    except (OSError, AttributeError, ValueError):
+        return 0.0
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the app, which then closes our input
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints goes to the log, not between our lines
+    inbox = Inbox(sys.stdin.buffer)
+    while True:
+        ask = inbox.asked.get()
+        for line in answer(ask.spec, functools.partial(inbox.off.__contains__, ask.id)):
+            out.write(line)
+            out.flush()
+        inbox.off.discard(ask.id)
+
+
+if __name__ == "__main__":
+    main()

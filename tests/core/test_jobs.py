@@ -1,0 +1,283 @@
+"""Runs in a process of their own: order, cancellation, what nobody waits for, what dies, and what comes back."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from models.load import load_network, load_target
+from spec_core import worker
+from spec_core.jobs import FAILED, Failure, Full, Gone, JobError, Jobs, Snapshot, Spec, Worker, decode_answer
+from spec_core.methods import find
+from spec_core.run import Request, chat_prompt, collect, run
+from spec_core.trace import End, Header, Sampling, ids
+from tests.toy import toy_drafter_folders, toy_folder
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Pair:
+    target: str
+    drafters: dict[str, str]
+
+    def spec(self, method: str = "plain", budget: int = 6, prompt: str = "Hi 你好") -> Spec:
+        drafter = self.drafters.get(find(method).network, "")
+        return Spec(self.target, drafter, method, {}, prompt, sampling=Sampling(seed=1), budget=budget, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    root = tmp_path_factory.mktemp("pair")
+    drafters = {kind: str(path) for kind, path in toy_drafter_folders(root).items()}
+    return Pair(str(toy_folder(root / "target")), drafters)
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[Jobs]:
+    made = Jobs()
+    yield made
+    made.close()
+
+
+def wait(jobs: Jobs, id: str, until: Callable[[Snapshot], bool] = lambda now: now.over) -> Snapshot:
+    deadline = time.monotonic() + 60
+    while not until(now := jobs.snapshot(id)):
+        assert time.monotonic() < deadline, f"{now.state} for a minute"
+        time.sleep(0.005)
+    return now
+
+
+@contextmanager
+def frozen(jobs: Jobs, pair: Pair) -> Iterator[None]:
+    """The worker stands still, so that what waits for it can be looked at."""
+    wait(jobs, jobs.submit(pair.spec(budget=1)))  # it has begun, and has loaded its model
+    assert jobs.worker
+    process = jobs.worker.process
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+def states(jobs: Jobs, made: list[str]) -> list[tuple[str, int]]:
+    return [(now.state, now.position) for now in map(jobs.snapshot, made)]
+
+
+@pytest.mark.parametrize("method", ["plain", "dflash"])
+def test_a_run_over_there_is_the_run_one_would_have_here(jobs: Jobs, pair: Pair, method: str) -> None:
+    spec = pair.spec(method)
+    model = load_target(spec.target, "cpu")
+    drafter = load_network(model, spec.drafter) if spec.drafter else None
+    asked = Request(find(method), chat_prompt(model, spec.prompt), {}, spec.sampling, spec.budget)
+    here = collect(run(model, drafter, asked))
+    there = wait(jobs, jobs.submit(spec))
+    assert (there.state, there.failure, there.spec) == ("done", None, spec)
+    assert there.trace
+    assert ids(there.trace) == ids(here)
+    assert (there.trace.header.method, there.trace.header.knobs) == (here.header.method, here.header.knobs)
+    assert there.trace.end
+    assert there.trace.end.reason == "length"
+
+
+def test_runs_wait_in_line_and_know_their_place(jobs: Jobs, pair: Pair) -> None:
+    with frozen(jobs, pair):
+        made = jobs.submit_all([pair.spec() for _ in range(4)])
+        wait(jobs, made[0], lambda now: now.state == "loading")
+        assert states(jobs, made) == [("loading", 0), ("queued", 1), ("queued", 2), ("queued", 3)]
+        jobs.cancel(made[1])
+        assert states(jobs, made) == [("loading", 0), ("cancelled", 0), ("queued", 1), ("queued", 2)]
+    assert wait(jobs, made[2]).state == "done"
+    assert jobs.snapshot(made[0]).state == "done", "the line keeps its order"
+    assert wait(jobs, made[3]).state == "done"
+    assert jobs.snapshot(made[1]).trace is None
+
+
+def test_a_run_that_is_getting_ready_is_over_at_once_when_cancelled(jobs: Jobs, pair: Pair) -> None:
+    with frozen(jobs, pair):
+        first, second = jobs.submit_all([pair.spec(), pair.spec()])
+        wait(jobs, first, lambda now: now.state == "loading")
+        jobs.cancel(first)
+        assert jobs.snapshot(first).state == "cancelled"
+    assert wait(jobs, second).state == "done"
+    assert jobs.snapshot(first).trace is None
+
+
+def test_a_cancelled_run_ends_before_its_next_step_and_keeps_its_trace(jobs: Jobs, pair: Pair) -> None:
+    made = jobs.submit(pair.spec("eagle2", budget=400))
+    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    jobs.cancel(made)
+    now = wait(jobs, made)
+    assert now.state == "cancelled"
+    assert now.trace
+    assert now.trace.end
+    assert (now.trace.end.reason, now.trace.end.steps) == ("cancelled", len(now.trace.steps))
+    assert 1 <= len(ids(now.trace)) < 200
+    jobs.cancel(made)  # once more does no harm
+    assert jobs.snapshot(made) == now
+
+
+def test_cancellation_is_asked_for_before_every_step(pair: Pair) -> None:
+    """The warm-up's steps count too: it is over at the first step that finds the run called off."""
+    for allowed in (0, 3, worker.WARM_UP + 4):
+        asked = itertools.count()
+        lines = worker.answer(pair.spec(budget=50), lambda asked=asked, allowed=allowed: next(asked) >= allowed)
+        parts = [decode_answer(line) for line in lines]
+        done = max(0, allowed - worker.WARM_UP - 1)  # the warm-up's end is asked for as well
+        assert isinstance(parts[0], Header)
+        assert isinstance(parts[-1], End)
+        assert (parts[-1].reason, parts[-1].steps) == ("cancelled", done)
+
+
+def test_a_full_queue_takes_all_or_nothing(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "size", 2)
+    with frozen(jobs, pair):
+        first = jobs.submit(pair.spec())
+        wait(jobs, first, lambda now: now.state == "loading")
+        made = [jobs.submit(pair.spec())]
+        with pytest.raises(Full, match="1 runs are waiting and the queue holds 2"):
+            jobs.submit_all([pair.spec(), pair.spec()])
+        made.append(jobs.submit(pair.spec()))
+        with pytest.raises(Full):
+            jobs.submit(pair.spec())
+        jobs.cancel(made[0])
+        made.append(jobs.submit(pair.spec()))
+    assert [wait(jobs, id).state for id in made] == ["cancelled", "done", "done"]
+
+
+def test_what_nobody_asks_for_is_given_up(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    with frozen(jobs, pair):
+        made = jobs.submit_all([pair.spec(budget=400), pair.spec()])
+        wait(jobs, made[0], lambda now: now.state == "loading")
+        monkeypatch.setattr(jobs, "patience", 0.2)
+        time.sleep(0.3)
+    wanted = jobs.submit(pair.spec())
+    monkeypatch.setattr(jobs, "patience", 60.0)
+    assert wait(jobs, wanted).state == "done"
+    assert states(jobs, made) == [("cancelled", 0), ("cancelled", 0)]
+
+
+def test_what_somebody_asks_for_goes_on(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "patience", 1.0)
+    with frozen(jobs, pair):
+        made = jobs.submit(pair.spec())
+        for _ in range(15):
+            jobs.snapshot(made)
+            time.sleep(0.1)
+    assert wait(jobs, made).state == "done"
+
+
+def test_a_dead_worker_is_reported_and_replaced(jobs: Jobs, pair: Pair) -> None:
+    made, after = jobs.submit_all([pair.spec("eagle2", budget=400), pair.spec()])
+    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    assert jobs.worker
+    before = jobs.worker.process
+    before.kill()
+    now = wait(jobs, made)
+    assert (now.state, now.failure) == ("failed", Failure("died", {"reason": "signal 9"}))
+    assert now.trace
+    assert now.trace.steps
+    assert wait(jobs, after).state == "done"
+    assert jobs.worker.process is not before
+
+
+def test_readers_may_submit_at_the_same_time(jobs: Jobs, pair: Pair) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(jobs.submit, [pair.spec(prompt=f"Number {i}", budget=3) for i in range(6)]))
+    ends = [wait(jobs, id) for id in made]
+    assert [end.state for end in ends] == ["done"] * 6
+    assert [end.trace.header.prompt.text for end in ends if end.trace] == [f"Number {i}" for i in range(6)]
+    assert len({end.trace.header.id for end in ends if end.trace}) == 6
+
+
+def test_what_ended_long_ago_is_forgotten(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (wait(jobs, jobs.submit(pair.spec(budget=1))).id for _ in range(2))
+    monkeypatch.setattr(jobs, "keep", 1)
+    wait(jobs, jobs.submit(pair.spec(budget=1)))
+    assert jobs.snapshot(second).state == "done"
+    for ask in (jobs.snapshot, jobs.cancel):
+        with pytest.raises(Gone, match="not here any more"):
+            ask(first)
+
+
+def test_a_closed_queue_gives_up_its_runs_and_its_worker(pair: Pair) -> None:
+    jobs = Jobs()
+    made = jobs.submit_all([pair.spec(budget=400), pair.spec()])
+    wait(jobs, made[0], lambda now: jobs.worker is not None)
+    jobs.close()
+    assert [jobs.snapshot(id).state for id in made] == ["cancelled", "cancelled"]
+    assert jobs.thread
+    assert not jobs.thread.is_alive()
+    with pytest.raises(JobError, match="closed"):
+        jobs.submit(pair.spec())
+
+
+def test_a_worker_without_an_app_ends_itself() -> None:
+    """All it is told is what a parent that dies, however suddenly, leaves behind: an input that is over."""
+    assert Worker().stop() == "exit status 0"
+
+
+# What a worker answers
+
+
+def answers(spec: Spec) -> Failure:
+    *_, last = map(decode_answer, worker.answer(spec, lambda: False))
+    assert isinstance(last, Failure)
+    return last
+
+
+def test_what_cannot_run_says_why(jobs: Jobs, pair: Pair) -> None:
+    long = wait(jobs, jobs.submit(pair.spec(prompt="long " * 200)))
+    assert long.state == "failed"
+    assert long.failure
+    assert (long.failure.kind, long.failure.values["limit"], long.failure.everywhere) == ("long", 512, True)
+    nowhere = answers(msgspec.structs.replace(pair.spec(), target="/no/such/folder"))
+    assert (nowhere.kind, nowhere.everywhere) == ("run", True)
+    assert "/no/such/folder" in str(nowhere.values["message"])
+    undrafted = answers(msgspec.structs.replace(pair.spec("dflash"), drafter=""))
+    assert (undrafted.kind, undrafted.everywhere) == ("run", False)
+    assert "needs dflash weights" in str(undrafted.values["message"])
+
+
+def test_a_missing_package_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.target.cache_clear()
+    monkeypatch.setitem(sys.modules, "models.load", None)
+    assert answers(pair.spec()) == Failure("module", {"name": "models.load"}, everywhere=True)
+
+
+def headers(spec: Spec) -> list[Header]:
+    parts = map(decode_answer, worker.answer(spec, lambda: False))
+    return [part for part in parts if isinstance(part, Header)]
+
+
+def test_other_work_on_the_processor_is_confessed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10**6, 1000))
+    monkeypatch.setattr(worker, "foreign_seconds", lambda: float(next(clock)))
+    first, corrected = headers(pair.spec())
+    assert corrected == msgspec.structs.replace(first, contended=True)
+
+
+def test_a_quiet_processor_is_not_accused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "foreign_seconds", lambda: 0.0)
+    assert [head.contended for head in headers(pair.spec())] == [False]
+
+
+def test_no_line_of_a_trace_looks_like_a_failure(pair: Pair) -> None:
+    assert not any(line.startswith(FAILED) for line in worker.answer(pair.spec(), lambda: False))
+
+
+def test_the_queue_needs_no_torch() -> None:
+    code = "import sys, spec_core.jobs; print(*{'torch', 'streamlit', 'transformers'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""
