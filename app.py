@@ -10,6 +10,8 @@ ASSETS = Path(__file__).parent / "assets"
 
 st.set_page_config(page_title="DraftScope", page_icon=str(ASSETS / "icon.svg"), layout="wide")
 st.html(ASSETS / "page.css")
+if st.query_params.get("present") == "1":
+    st.html(ASSETS / "present.css")
 with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", key="topbar"):
     st.markdown("**DraftScope**", width="content")
     choose_language()

@@ -22,6 +22,25 @@ def resting(scene: Scene) -> int:
     return max(0, ends[0] - 1) if ends else 0
 
 
+def opening(trace: Trace, scene: Scene) -> int:
+    """The frame to open at: the one in the address if this trace is the first one shown, else `resting`."""
+    asked = st.session_state.setdefault("opened", (trace.header.id, st.query_params.get("at", "")))
+    if asked[0] == trace.header.id and asked[1].isdecimal() and int(asked[1]) < len(scene.frames):
+        return int(asked[1])
+    return resting(scene)
+
+
+def unasked() -> bool:
+    """Nobody asked for a certain moment: show how the picture gets there."""
+    return not st.session_state["opened"][1]
+
+
+def remember(position: int) -> None:
+    """The moment goes into the address, so that a link opens at it."""
+    if st.query_params.get("at") != str(position):
+        st.query_params["at"] = str(position)
+
+
 def fate(step: Step, node: int) -> str:
     """What became of a node, as a word."""
     if node == 0:
@@ -61,7 +80,8 @@ if chosen is None or not chosen.traces:
 else:
     trace = choice.one_of(chosen)
     scene = picture.picture(trace, say)
-    place = resting(scene)
-    position = stage(scene, [trace.header.method.key], key=f"step-{trace.header.id}", position=place, autoplay=True)
+    place = opening(trace, scene)
+    position = stage(scene, [trace.header.method.key], f"step-{trace.header.id}", place, autoplay=unasked())
+    remember(position)
     table(trace, trace.steps[scene.frames[min(position, len(scene.frames) - 1)].at])
     st.caption(cards.badge(trace, chosen.origin))

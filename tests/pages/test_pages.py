@@ -105,3 +105,14 @@ def test_without_recordings_pages_say_what_to_do(tmp_path: Path, monkeypatch: py
         assert not at.exception
         if name in ("race", "step"):
             assert [box.value for box in at.info] == [catalogue("en")["stepping.empty"]]
+
+
+def test_a_link_to_a_moment_opens_at_it() -> None:
+    at = open_page("step", "en", trace="list", tuning="published", method="eagle3", at="7")
+    assert '"position": 7' in at.get("bidi_component")[0].proto.json.replace('":', '": ').replace("  ", " ")
+    assert at.query_params["at"] in ("7", ["7"])
+
+
+def test_a_moment_that_is_not_there_is_ignored() -> None:
+    for asked in ("99999", "-1", "x"):
+        assert not open_page("step", "en", at=asked).exception
