@@ -1,9 +1,10 @@
-"""The entry: page setup, navigation and the choice of language."""
+"""The entry: page setup, navigation, the choice of language, and the runs that go on whatever page is open."""
 
 from pathlib import Path
 
 import streamlit as st
 
+from pages.parts import runs
 from pages.parts.text import choose_language, t
 
 ASSETS = Path(__file__).parent / "assets"
@@ -14,6 +15,7 @@ if st.query_params.get("present") == "1":
     st.html(ASSETS / "present.css")
 with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", key="topbar"):
     st.markdown("**DraftScope**", width="content")
+    runs.follow()
     choose_language()
 PAGES = ("start", "race", "step", "decode", "about")
 pages = [st.Page(f"pages/{name}.py", title=t(f"nav.{name}"), url_path=name, default=name == PAGES[0]) for name in PAGES]

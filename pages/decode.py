@@ -1,22 +1,19 @@
 """One prompt through the chosen methods, one after another: the texts, what every run cost, and the proof."""
 
 import json
-from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, entry, source
-from pages.parts.state import Desk, Notice, Order, desk, grown
+from pages.parts import cards, entry, runs, source
+from pages.parts.state import Desk, Notice, Order, desk
 from pages.parts.text import t, t_or
 from spec_core.contract import Knob, Method
 from spec_core.presets import PRESETS, Preset, preset
 from spec_core.trace import KnobValue, Sampling
 
 EXAMPLES = Path(__file__).parents[1] / "assets" / "prompts" / "examples.json"
-FRAME = 0.15  # seconds between two looks at a run in hand: drawing takes time from the run
 
 
 def examples() -> dict[str, str]:
@@ -29,7 +26,7 @@ def use_example() -> None:
 
 
 def choose_prompt(busy: bool) -> str:
-    st.session_state.setdefault("prompt", examples()["sky"])
+    st.session_state.setdefault("prompt", desk().prompt or examples()["sky"])
     text = st.text_area(t("prompt"), key="prompt", height=104, disabled=busy, placeholder=t("prompt.hint"))
     st.pills(
         t("examples"),
@@ -116,19 +113,20 @@ def open_files() -> None:
         except source.Problem as problem:
             notices.append(problem.notice)
     if traces:
+        runs.leave()
         place.show(traces, "replay")
     place.notices = notices
 
 
 def begin(orders: list[Order], prompt: str) -> None:
-    """Check what can be checked without a model, and put the orders on the desk."""
+    """Check what can be checked without a model, and have the rest run."""
     place = desk()
     if not prompt.strip():
         place.notices = [Notice("problem.empty", {})]
     elif not orders:
         place.notices = [Notice("problem.nothing", {})]
     else:
-        place.start(orders)
+        runs.begin(orders, prompt)
 
 
 def controls(place: Desk) -> DeltaGenerator:
@@ -141,7 +139,7 @@ def controls(place: Desk) -> DeltaGenerator:
     knobs = choose_knobs(methods, busy)
     sampling = choose_sampling(busy)
     if busy:
-        button.button(t("stop"), width="stretch", on_click=place.stop, key="stop")
+        button.button(t("stop"), width="stretch", on_click=runs.stop, key="stop")
     elif not source.can_run():
         button.info(t("replay.only"))
     elif button.button(t("run"), type="primary", width="stretch", key="run"):
@@ -150,27 +148,6 @@ def controls(place: Desk) -> DeltaGenerator:
     with st.expander(t("open")):
         st.file_uploader(t("open.help"), accept_multiple_files=True, key="files", on_change=open_files, disabled=busy)
     return news
-
-
-def work(place: Desk, news: DeltaGenerator, view: DeltaGenerator) -> None:
-    """Do the first order on the desk and come back for the next. A rerun in between starts it again, nothing more."""
-    order, trace = place.todo[0], None
-    place.growing = None
-    title = t_or(f"method.{order.method}.title", source.methods()[order.method].title)
-    label = {"method": title, "number": place.asked - len(place.todo) + 1, "count": place.asked}
-    bar = news.progress(0.0, t("progress.load", label))
-    try:
-        with source.turn(partial(bar.progress, 0.0, t("progress.wait"))), closing(source.live(order)) as parts:
-            watch = cards.Watch(bar, view, label, order.budget, FRAME)
-            for part in parts:
-                trace = grown(trace, part)
-                place.note(order, trace)
-                watch.look(trace)
-        assert trace
-        place.finish(order, trace)
-    except source.Problem as problem:
-        place.fail(order, problem.notice, problem.everywhere)
-    st.rerun()
 
 
 def results(place: Desk) -> DeltaGenerator:
@@ -186,6 +163,9 @@ def results(place: Desk) -> DeltaGenerator:
 
 
 entry.through_app()
+runs.adopt()
+runs.collect()
+runs.put_in_address()
 st.title(t("decode.title"), anchor=False)
 st.markdown(t("decode.lead"))
 left, right = st.columns([4, 7], gap="large")
@@ -196,4 +176,4 @@ for notice in desk().notices:
 with right:
     view = results(desk())
 if desk().todo:
-    work(desk(), news, view)
+    runs.watch(news.empty(), view)

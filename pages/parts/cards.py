@@ -1,7 +1,6 @@
 """Finished runs as cards: title, numbers, text, where the time went; below them one chart, with tables beside it."""
 
 import html
-import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -55,28 +54,12 @@ def introduce(methods: Sequence[Card]) -> None:
         st.html(frame(card, heading(card, html.escape(card.paper)) + f"<p>{idea}</p>"))
 
 
-class Watch:
-    """Shows a run in hand, but not at every step: drawing takes time from the run."""
-
-    def __init__(
-        self,
-        bar: DeltaGenerator,
-        view: DeltaGenerator,
-        label: Mapping[str, Value],
-        budget: int,
-        pause: float,
-    ):
-        self.bar, self.view, self.label, self.budget, self.pause = bar, view, dict(label), budget, pause
-        self.last = 0.0
-
-    def look(self, trace: Trace) -> None:
-        now = time.monotonic()
-        if now - self.last < self.pause:
-            return
-        self.last, done = now, len(ids(trace))
-        self.bar.progress(min(1.0, done / self.budget), t("progress.run", {**self.label, "tokens": done}))
-        card = trace.header.method
-        self.view.html(frame(card, heading(card) + text_html(trace, look(card.key, theme()))))
+def growing(trace: Trace, bar: DeltaGenerator, view: DeltaGenerator, label: Mapping[str, Value], budget: int) -> None:
+    """A run in hand: how far it is, and its text so far."""
+    done = len(ids(trace))
+    bar.progress(min(1.0, done / budget), t("progress.run", {**label, "tokens": done}))
+    card = trace.header.method
+    view.html(frame(card, heading(card) + text_html(trace, look(card.key, theme()))))
 
 
 def draw(traces: Sequence[Trace], origin: Origin) -> None:

@@ -2,38 +2,31 @@
 
 import gzip
 import os
-import threading
-import time
 import zlib
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import streamlit as st
 
 from pages.parts.state import Notice, Order
 from pages.parts.text import Value
-from spec_core.trace import End, Header, Step, Trace, TraceError, decode_line, encode, read
+from spec_core.trace import Trace, TraceError, encode, read
 
 if TYPE_CHECKING:
-    from models.load import Model, Network
     from spec_core.contract import Method
-    from spec_core.run import Request
+    from spec_core.jobs import Jobs, Snapshot, Spec
 
 TARGET = os.environ.get("DRAFTSCOPE_TARGET", "smollm2-135m")  # a catalog key, a Hugging Face id or a folder
-BUSY = 0.4  # cores' worth of other processes' work beside a run that makes its times doubtful
 
 
 class Problem(Exception):
-    """A run or a file that cannot be had. `everywhere`: no other method would do better."""
+    """A run or a file that cannot be had."""
 
-    def __init__(self, key: str, values: Mapping[str, Value], everywhere: bool = False):
+    def __init__(self, key: str, values: Mapping[str, Value]):
         super().__init__(key)
-        self.notice, self.everywhere = Notice(key, dict(values)), everywhere
+        self.notice = Notice(key, dict(values))
 
 
 def methods() -> "dict[str, Method]":
@@ -57,109 +50,47 @@ def has_drafter(method: "Method") -> bool:
     return not method.network or bool(source) and here
 
 
-@st.cache_resource(max_entries=2, show_spinner=False)
-def target(name: str) -> "Model":
-    from models.load import load_target
-
-    return load_target(name)
-
-
-@st.cache_resource(max_entries=6, show_spinner=False)
-def network(name: str, kind: str) -> "Network | None":
-    """A drafter network of the target `name`; methods of one kind share it."""
-    from spec_core.run import network_for
-
-    method = next(m for m in methods().values() if m.network == kind)
-    return network_for(target(name), method)
-
-
 @st.cache_resource(show_spinner=False)
-def device_lock() -> threading.Lock:
-    """One run at a time in this process: runs that share a device measure each other."""
-    return threading.Lock()
+def jobs() -> "Jobs":
+    """One queue for all readers: it outlives their sessions."""
+    from spec_core.jobs import Jobs
+
+    return Jobs()
 
 
-@contextmanager
-def turn(waiting: Callable[[], object]) -> Generator[None]:
-    """Hold the device. `waiting` is called twice a second as long as another reader's run holds it."""
-    lock = device_lock()
-    while not lock.acquire(timeout=0.5):
-        waiting()
+def spec(order: Order) -> "Spec":
+    from models.catalog import find
+    from spec_core.jobs import Spec
+
+    drafter = find(TARGET).drafters.get(methods()[order.method].network, "")
+    return Spec(TARGET, drafter, order.method, order.knobs, order.prompt, "chat", order.sampling, order.budget)
+
+
+def submit(orders: Sequence[Order]) -> list[str]:
+    """Put the runs in the queue, all of them or none; returns their ids."""
+    from spec_core.jobs import Full
+
     try:
-        yield
-    finally:
-        lock.release()
+        return jobs().submit_all([spec(order) for order in orders])
+    except Full as error:
+        raise Problem("problem.full", {}) from error
 
 
-def load(order: Order) -> "tuple[Model, Network | None, Method]":
-    """Everything a run needs, from the cache where it has been used before."""
-    method = methods()[order.method]
-    with explained(method, everywhere=True):
-        model = target(TARGET)
-    with explained(method):
-        if not has_drafter(method):
-            raise Problem("problem.drafter", {"method": method.title})
-        return model, network(TARGET, method.network) if method.network else None, method
+def look(id: str) -> "Snapshot | None":
+    """A run as it is now, which also keeps it alive; None for one that is not here any more."""
+    from spec_core.jobs import Gone
 
-
-@contextmanager
-def explained(method: "Method", everywhere: bool = False) -> Generator[None]:
-    """Turn what can go wrong in a run into one message; a bug stays an exception."""
     try:
-        yield
-    except ModuleNotFoundError as error:
-        raise Problem("problem.module", {"name": str(error.name)}, everywhere=True) from error
-    except (ValueError, OSError, RuntimeError) as error:  # what models and spec_core raise, with a message to read
-        raise Problem("problem.run", {"method": method.title, "message": str(error)}, everywhere) from error
+        return jobs().snapshot(id)
+    except Gone:
+        return None
 
 
-def live(order: Order) -> Generator[Header | Step | End]:
-    """Run `order` here, after a few unmeasured steps to warm up. Each part goes through its line, as a recording's.
+def cancel(id: str) -> None:
+    from spec_core.jobs import Gone
 
-    Before the end the header comes once more if something else kept the processor busy meanwhile.
-    """
-    model, network, method = load(order)
-    from spec_core.run import run
-
-    with explained(method):
-        warmup, request = requests(model, method, order)
-        for _ in run(model, network, warmup):
-            pass
-        begun, foreign = time.perf_counter(), foreign_seconds()
-        head: Header | None = None
-        for part in run(model, network, request):
-            head = part if isinstance(part, Header) else head
-            alone = foreign_seconds() - foreign <= BUSY * (time.perf_counter() - begun)
-            if isinstance(part, End) and head and not alone:
-                yield through_line(msgspec.structs.replace(head, contended=True))
-            yield through_line(part)
-
-
-def requests(model: "Model", method: "Method", order: Order) -> "tuple[Request, Request]":
-    """The few steps that warm up, and the run itself."""
-    from spec_core.run import Request, chat_prompt
-
-    prompt = chat_prompt(model, order.prompt)
-    most = model.decoder.config.max_positions
-    if len(prompt.ids) >= most:
-        raise Problem("problem.long", {"tokens": len(prompt.ids), "limit": most}, everywhere=True)
-    request = Request(method, prompt, order.knobs, order.sampling, order.budget)
-    return replace(request, budget=min(8, order.budget)), request
-
-
-def through_line(part: Header | Step | End) -> Header | Step | End:
-    return decode_line(encode(part))
-
-
-def foreign_seconds() -> float:
-    """Processor time that other processes have had so far on the cores we may use; 0 where the system does not say."""
-    try:
-        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        ticks = sum(int(n) for line in lines if line[0] in cores for n in (*line[1:4], *line[6:9]))
-        return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
-    except (OSError, AttributeError, ValueError):
-        return 0.0
+    with suppress(Gone):
+        jobs().cancel(id)
 
 
 def open_file(name: str, raw: bytes) -> Trace:

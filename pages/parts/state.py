@@ -1,4 +1,4 @@
-"""What a reader's session remembers between reruns: the job in hand and the runs that are finished."""
+"""What a reader's session remembers between reruns: the runs asked for and what became of them."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import streamlit as st
 
 from pages.parts.text import Value
-from spec_core.trace import End, Header, KnobValue, Sampling, Step, Trace
+from spec_core.trace import KnobValue, Sampling, Trace
 
 
 @dataclass(frozen=True)
@@ -30,67 +30,29 @@ class Notice:
 
 @dataclass
 class Desk:
-    """`todo`: orders still to run, the first one in hand. `growing`: its parts so far. `traces`: what is shown."""
+    """`asked`: ids of the runs last asked for. `todo`: those not over, the first in hand. `traces`: what is shown."""
 
-    todo: list[Order] = field(default_factory=list)
-    asked: int = 0
-    growing: Trace | None = None
+    asked: list[str] = field(default_factory=list)
+    todo: list[str] = field(default_factory=list)
+    prompt: str = ""
     traces: list[Trace] = field(default_factory=list)
     origin: Literal["measured", "replay"] = "measured"
     notices: list[Notice] = field(default_factory=list)
 
-    def start(self, orders: list[Order]) -> None:
-        self.todo, self.asked = orders, len(orders)
+    def start(self, ids: list[str], prompt: str = "") -> None:
+        self.asked, self.todo, self.prompt = list(ids), list(ids), prompt
         self.show([], "measured")
 
     def show(self, traces: list[Trace], origin: Literal["measured", "replay"]) -> None:
-        self.traces, self.origin, self.notices, self.growing = traces, origin, [], None
+        self.traces, self.origin, self.notices = traces, origin, []
 
-    def stop(self) -> None:
-        """Give up what is left; what the run in hand has decoded so far is kept and says that it was cut."""
-        self.todo = []
-        if self.growing and self.growing.steps:
-            self.traces.append(cancelled(self.growing))
-        self.growing = None
-
-    def in_hand(self, order: Order) -> bool:
-        """Stop and a new script may come while the thread of the old one still finishes a step: it asks first."""
-        return bool(self.todo) and self.todo[0] is order
-
-    def note(self, order: Order, trace: Trace) -> None:
-        """What the run in hand has become so far, for Stop to keep."""
-        if self.in_hand(order):
-            self.growing = trace
-
-    def finish(self, order: Order, trace: Trace) -> None:
-        if self.in_hand(order):
-            self.traces.append(trace)
-            self.todo, self.growing = self.todo[1:], None
-
-    def fail(self, order: Order, notice: Notice, everywhere: bool) -> None:
-        """Say it once, and go on with the next order unless none of them could do better."""
-        if self.in_hand(order):
-            self.notices += [] if notice in self.notices else [notice]
-            self.todo, self.growing = [] if everywhere else self.todo[1:], None
-
-
-def grown(trace: Trace | None, part: Header | Step | End) -> Trace:
-    """`trace` with one more part; a second header corrects the first."""
-    if isinstance(part, Header):
-        return Trace(part, trace.steps if trace else [])
-    assert trace, "a run begins with its header"
-    if isinstance(part, Step):
-        trace.steps.append(part)
-    else:
-        trace.end = part
-    return trace
-
-
-def cancelled(trace: Trace) -> Trace:
-    steps = list(trace.steps)
-    ms = sum(step.ms for step in steps)
-    end = End("cancelled", len(steps), sum(len(step.committed) for step in steps), round(ms, 3), 0.0)
-    return Trace(trace.header, steps, end)
+    def settle(self, id: str, trace: Trace | None, notice: Notice | None) -> None:
+        """The run in hand is over. What went wrong with several is said once."""
+        if self.todo[:1] != [id]:  # the thread of an interrupted script may still have done it
+            return
+        self.todo = self.todo[1:]
+        self.traces += [trace] if trace else []
+        self.notices += [notice] if notice and notice not in self.notices else []
 
 
 def desk() -> Desk:

@@ -1,10 +1,14 @@
 """The first page, driven as a reader would, on a tiny model that really decodes."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,10 +17,10 @@ from streamlit.testing.v1 import AppTest
 
 from models import catalog
 from pages.parts import source
-from pages.parts.state import Desk, Order, grown
+from pages.parts.state import Desk
 from pages.parts.text import catalogue
 from spec_core.methods import discover
-from spec_core.trace import Sampling, Trace, ids
+from spec_core.trace import Trace, ids
 
 ROOT = Path(__file__).parents[2]
 EN, ZH = catalogue("en"), catalogue("zh")
@@ -28,8 +32,18 @@ def choose(at: AppTest, *keys: str) -> AppTest:
 
 
 def press_run(at: AppTest) -> Desk:
+    """Run, and look again as the browser does, until everything is over."""
     at.button(key="run").click().run()
-    assert not at.exception
+    return wait(at)
+
+
+def wait(at: AppTest) -> Desk:
+    deadline = time.monotonic() + 60
+    while at.session_state["desk"].todo:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        at.run()
+        assert not at.exception
     return at.session_state["desk"]
 
 
@@ -106,12 +120,6 @@ def test_a_missing_drafter_stops_its_method_only(
     assert errors(app) == [EN["problem.drafter"].format(method="DFlash")]
 
 
-def test_a_missing_torch_is_one_clear_message(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "target", lambda name: __import__("no_such_torch"))
-    press_run(app)
-    assert errors(app) == [EN["problem.module"].format(name="no_such_torch")]
-
-
 def test_the_switch_changes_the_language() -> None:
     at = AppTest.from_file(ROOT / "app.py", default_timeout=60).run()
     assert at.title[0].value == EN["start.title"]
@@ -133,55 +141,82 @@ def test_the_address_chooses_the_language() -> None:
     assert at.run().title[0].value == ZH["start.title"]
 
 
+def until(check: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextmanager
+def halfway(at: AppTest) -> Iterator[None]:
+    """Two runs, the first of which has decoded something and now stands still, its worker halted."""
+    at.slider(key="tokens").set_value(256)
+    choose(at, "plain", "lookup").run().button(key="run").click().run()
+    first = at.session_state["desk"].todo[0]
+    until(lambda: (now := source.look(first)) and now.trace and now.trace.steps)
+    worker = source.jobs().worker
+    assert worker
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker.process.pid, signal.SIGCONT)
+
+
 def test_a_stopped_run_keeps_what_it_has(app: AppTest) -> None:
-    """Stop interrupts the script between two parts of a run; what it leaves on the desk is what Stop finds."""
-    place: Desk = app.session_state["desk"]
-    order = orders(app)[0]
-    place.start([order, order])
-    trace = None
-    with closing(source.live(order)) as parts:
-        for _ in range(4):
-            trace = grown(trace, next(parts))
-            place.note(order, trace)
-        place.stop()
-        place.note(order, grown(trace, next(parts)))  # the old script's thread may still get a step out
-    assert not place.todo
-    app.run()
+    with halfway(app):
+        app.run().button(key="stop").click().run()
+    place = wait(app)
+    assert [trace.header.method.key for trace in place.traces] == ["plain"], "what had not begun leaves nothing"
+    end = place.traces[0].end
+    assert end
+    assert end.reason == "cancelled"
+    assert 1 <= len(ids(place.traces[0])) < 256
     assert EN["note.cancelled"] in shown(app)
-    assert len(ids(place.traces[0])) == 3
+    assert not errors(app)
+    assert app.button(key="run")
 
 
-def orders(at: AppTest) -> list[Order]:
-    """What a press on Run would order, caught before it is done."""
-    return [Order(key, str(at.text_area(key="prompt").value), {}, Sampling(), 16) for key in ("plain", "lookup")]
+def test_a_visit_to_another_page_leaves_the_runs_alone(app: AppTest) -> None:
+    with halfway(app):
+        app.switch_page("pages/about.py").run()
+        assert EN["progress.elsewhere"].format(number=1, count=2) in [line.value for line in app.caption]
+        assert app.query_params["job"] == ",".join(app.session_state["desk"].asked)
+    app.switch_page("pages/decode.py").run()
+    assert app.text_area(key="prompt").value == "Hi 你好"
+    assert [trace.end.reason for trace in wait(app).traces if trace.end] == ["length", "length"]
 
 
-def test_two_readers_never_compute_at_once() -> None:
-    waits: list[int] = []
-
-    class Tired(Exception):
-        pass
-
-    def wait() -> None:
-        waits.append(1)
-        raise Tired
-
-    with source.turn(lambda: None), pytest.raises(Tired), source.turn(wait):
-        pass
-    with source.turn(wait):
-        assert waits == [1]
+def test_a_reload_finds_the_runs_again(app: AppTest, finished: list[Trace]) -> None:
+    address = app.query_params["job"]
+    again = AppTest.from_file(ROOT / "app.py", default_timeout=60).run().switch_page("pages/decode.py")
+    again.query_params["job"] = address
+    assert wait(again.run()).traces == finished
+    assert again.text_area(key="prompt").value == "Hi 你好"
+    assert shown(again).count("ds-card") == shown(app).count("ds-card")
 
 
-def test_other_work_on_the_processor_is_confessed(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 10**6, 1000))
-    monkeypatch.setattr(source, "foreign_seconds", lambda: float(next(clock)))
-    assert press_run(choose(app, "plain")).traces[0].header.contended
-    assert EN["note.contended"] in shown(app)
+def test_a_link_to_a_forgotten_run_is_one_clear_message() -> None:
+    at = AppTest.from_file(ROOT / "app.py", default_timeout=60).run().switch_page("pages/decode.py")
+    at.query_params["job"] = "gone,too"
+    assert errors(at.run()) == [EN["problem.gone"]]
 
 
-def test_a_quiet_processor_is_not_accused(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "foreign_seconds", lambda: 0.0)
-    assert not press_run(choose(app, "plain")).traces[0].header.contended
+def test_a_full_queue_is_one_clear_message(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source.jobs(), "size", 1)
+    assert not press_run(choose(app, "plain", "lookup")).traces
+    assert errors(app) == [EN["problem.full"]]
+
+
+def test_a_dead_worker_is_one_clear_message_and_the_next_run_goes_on(app: AppTest) -> None:
+    with halfway(app):
+        worker = source.jobs().worker
+        assert worker
+        worker.process.kill()
+    place = wait(app)
+    assert errors(app) == [EN["problem.died"].format(method="Plain decoding", reason="signal 9")]
+    assert [trace.header.method.key for trace in place.traces] == ["lookup"]
 
 
 def test_a_saved_run_opens_again_and_is_the_same(finished: list[Trace]) -> None:
@@ -208,6 +243,8 @@ def test_the_app_opens_and_replays_without_torch(finished: list[Trace], tmp_path
         from pathlib import Path
         from streamlit.testing.v1 import AppTest
         from pages.parts import source
+        from tests.pages.server import make_visited
+        make_visited()
         at = AppTest.from_file("app.py", default_timeout=60).run().switch_page("pages/decode.py").run()
         assert not at.exception, at.exception
         raw = Path({str(path)!r}).read_bytes()
