@@ -123,4 +123,5 @@ def draw(now: "Snapshot", bar: DeltaGenerator, view: DeltaGenerator) -> None:
     if now.state == "running" and now.trace:
         cards.growing(now.trace, bar, view, said, now.spec.budget)
     else:
+        view.empty()  # a fragment may only fill a place that it touched when the page was drawn
         bar.progress(0.0, t("progress.wait" if now.position else "progress.load", said))
