@@ -17,7 +17,7 @@ OURS = ("models", "spec_core", "pages", "app")
 TENSORS = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "models")
 RUNNING = tuple(
     f"spec_core.{name}"
-    for name in ("decode", "target", "verify", "methods", "measure", "jobs", "training", "bench")
+    for name in ("decode", "target", "verify", "methods", "measure", "jobs", "worker", "training", "bench")
 )
 
 
