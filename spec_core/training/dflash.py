@@ -21,8 +21,8 @@ LAYERS = 5
 BLOCK = 16  # the published block; smaller ones are trained along
 MASK = 16  # <empty_output>: a special token that the target never writes
 SIZES = (4, 8, 16)
-ODDS = (0.2, 0.45, 0.35)
-SLOTS = 192  # rows per dialogue and step, whatever the block size
+ODDS = (0.5, 0.3, 0.2)
+SLOTS = 128  # rows per dialogue and step, whatever the block size
 SHALLOW = 0.3  # weight of the loss of a smaller depth, drawn per batch: each depth is to be a drafter of its own
 GUESSES = 7  # places in the draft that the held-out report follows
 REPORTED = 24  # anchors per held-out dialogue
@@ -206,7 +206,7 @@ def drafter(task: Task, decoder: Decoder, note: str = "") -> Drafter:
 
 
 def main() -> None:
-    plan = loop.arguments("dflash", __doc__ or "", size=3, rate=1e-3, minutes=40)
+    plan = loop.arguments("dflash", __doc__ or "", size=2, rate=1e-3, minutes=40)
     model, store = loop.open_target(plan)
     task = build(model.decoder, store, plan.start, MASK)
     trainer = loop.Trainer(task, store, plan)

@@ -22,7 +22,7 @@ GUESSES = 5  # places in the draft that the held-out report follows
 SAID = 0.5  # share of the rows that also meet the LM head, which costs more than the whole drafter
 NOISE = 0.2  # width of the uniform noise on the features, so that the head bears its own slightly wrong ones
 FITTED = 64  # dialogues that the linear start is fitted on
-NARROW = 0.1  # the layer joins in gently behind the linear start
+NARROW = 0.003  # the layer joins in gently: the target made it for states a hundred times larger
 
 
 class EagleTraining(nn.Module):
@@ -118,7 +118,7 @@ def drafter(task: Task, decoder: Decoder) -> Drafter:
 
 
 def main() -> None:
-    plan = loop.arguments("eagle", __doc__ or "", size=4, rate=1e-3, minutes=25)
+    plan = loop.arguments("eagle", __doc__ or "", size=1, rate=2e-4, minutes=25)
     model, store = loop.open_target(plan)
     task = build(model.decoder, store, plan.start)
     trainer = loop.Trainer(task, store, plan)

@@ -105,7 +105,7 @@ def card(drafter: Drafter, trainer: Trainer, model: Model, report: Report) -> st
         size=plan.size,
         epochs=state.tokens / max(1, int(store.documents["length"][known].sum())),
         minutes=state.seconds / 60,
-        command=f"python -m spec_core.training.{plan.name} --minutes {plan.minutes:g}",
+        command=f"python -m spec_core.training.{plan.name} --minutes {plan.minutes:g} --size {plan.size}",
         seed=plan.seed,
         rate=plan.rate,
         start="weights of an earlier run" if plan.start else "the target's last layers, norm and head rows",

@@ -1,5 +1,7 @@
 """A target of eight tiny layers, dialogues it wrote itself, and their stored features."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -32,6 +34,15 @@ def dialogues(decoder: Decoder, count: int, answer: int = 24) -> list[Dialogue]:
     write(decoder, texts, frozenset({2}), answer, rng)
     found = [Dialogue(t.ids, len(p), 0.0, "self", t.ended) for t, p in zip(texts, prompts, strict=True)]
     return [d for d in found if MASK not in d.ids and len(d.answer) == answer][:count]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Matrices this small only lose by being shared out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -77,6 +77,7 @@ def test_the_command_answers_given_questions_then_its_own_and_resumes(
 ) -> None:
     monkeypatch.setenv("DRAFTSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(corpus, "ANSWER", 12)
+    monkeypatch.setattr(corpus, "QUESTION", 40)
     monkeypatch.setattr(corpus, "ASK", Sampling(temperature=5.0))  # a random model comes to an end only by chance
     monkeypatch.setattr(corpus, "LOOPS", 1.0)
     monkeypatch.setattr(corpus, "CUT", 1.0)

