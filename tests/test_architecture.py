@@ -206,9 +206,7 @@ PLANTED = {
 INNOCENT = {
     "spec_core/methods/eagle3.py": "def build():\n    import torch\n    from models import heads",
     "spec_core/methods/plain.py": "from spec_core.contract import Method\nimport fractions",
-    "spec_core/contract.py": (
-        "import typing\nfrom .trace import Step\nif typing.TYPE_CHECKING:\n    import torch"
-    ),
+    "spec_core/contract.py": ("import typing\nfrom .trace import Step\nif typing.TYPE_CHECKING:\n    import torch"),
     "pages/parts/source.py": "def start():\n    from spec_core.decode import decode",
     "pages/pictures/tree.py": "from spec_core.trace import Step\nfrom . import tape\nimport math",
 }
