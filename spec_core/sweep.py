@@ -14,7 +14,7 @@ from spec_core.report import speedup
 from spec_core.run import chat_prompt
 from spec_core.trace import KnobValue, Prompt, Sampling, Trace, tau
 
-PROMPTS, TOKENS, WARM_UP = 5, 48, 8
+PROMPTS, TOKENS, WARM_UP = 3, 32, 4
 
 
 def candidate_runs(model: Model, one: Ready, prompts: Sequence[Prompt]) -> tuple[list[list[Trace]], list[Trace]]:

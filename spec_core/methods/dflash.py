@@ -28,6 +28,6 @@ METHOD = Method(
     build=build,
     network="dflash",
     order=5,
-    sweep=tuple({"block": block, "layers": layers} for layers in (5, 3, 2) for block in (3, 4, 5, 6, 8)),
+    sweep=tuple({"block": block, "layers": layers} for layers in (5, 3) for block in (3, 4, 6)),
     recorded={"guesses": True},
 )

@@ -49,7 +49,7 @@ METHOD = Method(
     network="eagle",
     order=2,
     sweep=(
-        *({"shape": "chain", "depth": depth} for depth in range(1, 7)),
-        *({"shape": "tree", "depth": depth} for depth in (1, 2, 3)),
+        *({"shape": "chain", "depth": depth} for depth in range(1, 4)),
+        *({"shape": "tree", "depth": depth} for depth in (1, 2)),
     ),
 )

@@ -26,8 +26,8 @@ def tree_knobs(tokens: int, depth: int, top_k: int) -> tuple[Knob, ...]:
 
 # Chains, and trees of a few nodes: on a device that pays for every row of the target pass, small is fast.
 SWEEP = (
-    *({"shape": "chain", "depth": depth} for depth in range(1, 7)),
-    *({"shape": "tree", "tokens": n, "depth": d, "top_k": k} for n, d, k in ((3, 2, 2), (6, 3, 3), (10, 4, 4))),
+    *({"shape": "chain", "depth": depth} for depth in range(1, 4)),
+    *({"shape": "tree", "tokens": n, "depth": d, "top_k": k} for n, d, k in ((4, 2, 3), (7, 3, 4))),
 )
 
 

@@ -58,5 +58,5 @@ METHOD = Method(
     ),
     build=build,
     order=1,
-    sweep=tuple({"tokens": tokens} for tokens in (2, 3, 4, 6, 10)),
+    sweep=tuple({"tokens": tokens} for tokens in (2, 4, 8)),
 )
