@@ -39,8 +39,6 @@ def wait_for(address: str, seconds: float = 40) -> None:
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """A freshly started app that nobody has visited."""
-    if not os.environ.get("DRAFTSCOPE_BROWSER"):
-        pytest.skip("browser tests run on request: DRAFTSCOPE_BROWSER=1 pytest tests/browser")
     if not list((ROOT / "assets" / "traces").glob("*.jsonl.gz")):
         pytest.skip("no recorded traces are here: run make traces")
     address = f"http://127.0.0.1:{(port := free_port())}"
@@ -76,7 +74,7 @@ def visit(browser: Any, server: str) -> Iterator[Callable[..., Any]]:
         page.asked = []
         page.on("request", lambda request: page.asked.append(request.url))
         page.goto(f"{server}/{path}")
-        page.locator(".stage .scene .shape").first.wait_for(timeout=60_000)
+        page.locator(".stage .scene .shape rect").first.wait_for(timeout=60_000)
         return page
 
     yield go

@@ -40,7 +40,7 @@ def test_the_moment_goes_into_the_address_and_a_reload_returns_to_it(visit: Visi
     page.wait_for_function("() => new URL(location.href).searchParams.get('at') !== '0'", timeout=20_000)
     there = moment(page)
     page.reload()
-    page.locator(".stage .scene .shape").first.wait_for(timeout=60_000)
+    page.locator(".stage .scene .shape rect").first.wait_for(timeout=60_000)
     assert moment(page) == there
 
 
