@@ -8,7 +8,6 @@ Kind = Literal["rect", "text", "path", "dot"]
 Value = float | str | bool
 
 MONO = 0.6  # width of a character in the monospaced face, in em; CJK takes two
-SANS = 0.52  # mean width of a character of the text face, in em
 
 
 @dataclass
@@ -107,26 +106,3 @@ def fit(text: str, room: float, size: float, em: float = MONO) -> str:
     while text and width(text + "…", size, em) > room:
         text = text[:-1]
     return text + "…" if text else ""
-
-
-def wrap(text: str, room: float, size: float, em: float = SANS) -> list[str]:
-    """`text` in lines that fit `room`; breaks at spaces, and anywhere between wide characters."""
-    lines, line = [], ""
-    for word in chunks(text):
-        if line and width((line + word).rstrip(), size, em) > room:
-            lines.append(line.rstrip())
-            line = word.lstrip()
-        else:
-            line += word
-    return [*lines, line.rstrip()] if line.strip() else lines
-
-
-def chunks(text: str) -> list[str]:
-    """Pieces a line may be broken after: words with their spaces, and single wide characters."""
-    found, word = [], ""
-    for c in text:
-        word += c
-        if c == " " or unicodedata.east_asian_width(c) in "WF":
-            found.append(word)
-            word = ""
-    return [*found, word] if word else found

@@ -2,7 +2,7 @@
 
 import json
 
-from pages.pictures.scene import Frame, Scene, Shape, fit, state, width, wrap
+from pages.pictures.scene import Frame, Scene, Shape, fit, state, width
 
 
 def test_fit_shortens_until_it_fits() -> None:
@@ -15,13 +15,6 @@ def test_fit_shortens_until_it_fits() -> None:
 
 def test_wide_characters_count_double() -> None:
     assert width("中文", 10) == 2 * width("ab", 10)
-
-
-def test_wrap_loses_nothing_and_fits() -> None:
-    text = "Every guess has to wait for the one before, 每个猜测都要等前一个 until the end."
-    lines = wrap(text, 120, 10)
-    assert len(lines) > 2
-    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
 def test_data_is_json_and_leaves_defaults_out() -> None:
