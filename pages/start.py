@@ -19,9 +19,9 @@ def say(key: str, values: Mapping[str, Value]) -> str:
 
 
 def liveliest() -> Trace | None:
-    """The recording whose first steps have most accepted guesses: the one to open with."""
+    """Of the recordings with a trained drafter, the one whose first steps have most accepted guesses."""
     found = [recorded.recording(r.prompt, r.method, r.preset) for r in recorded.recordings() if r.preset == "device"]
-    whole = [trace for trace in found if trace and len(trace.steps) > SHOWN]
+    whole = [trace for trace in found if trace and trace.header.drafter and len(trace.steps) > SHOWN]
     return max(whole, key=lambda trace: sum(map(accepted, trace.steps[1 : SHOWN + 1])), default=None)
 
 

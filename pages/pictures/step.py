@@ -15,7 +15,8 @@ Say = Callable[[str, Mapping[str, Value]], str]
 WIDTH, HEIGHT = 900.0, 440.0
 LEFT, RIGHT = 4.0, 4.0
 TAPE_Y, CHIP = 4.0, 28.0
-DRAFT_TOP, DRAFT_BOTTOM = 76.0, 376.0
+DRAFT_TOP, DRAFT_BOTTOM = 76.0, 346.0
+STAR_Y, STAR_H = 350.0, 30.0  # where the bonus goes below a full column
 TIME_Y, TIME_H = 412.0, 22.0
 GAP = 4.0
 TALL, SHORT = 34.0, 13.0  # node heights: with room to spare, and the least that can be read
@@ -395,9 +396,9 @@ class Act:
         w = min(max(width(label, 14) + 40, 60), 150.0)
         x = min(self.beside(node, above), WIDTH - RIGHT - w)
         taken = [p for p in self.columns.places.values() if p.x < x + w and x < p.x + p.w]
-        y = min(max((p.y + p.h for p in taken), default=above.y - 8) + 8, DRAFT_BOTTOM - 24)
+        y = min(max((p.y + p.h for p in taken), default=above.y - 8) + 8, STAR_Y)
         shape = Shape(
-            self.name("bonus"), "rect", x, y, w, 32, "node bonus", "", fit(label, w - 34, 14), mark="★", size=14
+            self.name("bonus"), "rect", x, y, w, STAR_H, "node bonus", "", fit(label, w - 34, 14), mark="★", size=14
         )
         shape.about = self.say("about.bonus", {"token": label})
         shape.bars = self.chart(node)

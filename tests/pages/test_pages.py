@@ -116,3 +116,8 @@ def test_a_link_to_a_moment_opens_at_it() -> None:
 def test_a_moment_that_is_not_there_is_ignored() -> None:
     for asked in ("99999", "-1", "x"):
         assert not open_page("step", "en", at=asked).exception
+
+
+def test_the_start_opens_with_a_trained_drafter() -> None:
+    shown = open_page("start", "en").get("bidi_component")[0].proto.json
+    assert not any(f'"hue":"{key}"' in shown.replace('": "', '":"') for key in ("plain", "lookup"))

@@ -168,3 +168,13 @@ def test_bars_pair_p_and_q_of_the_same_place(scenes: list[tuple[Trace, Scene]]) 
                 rows = scene.bars[f"s{number}.b{step.draft.parents[i]}"].rows
                 p = step.verdict.p[step.draft.kept.index(i)]
                 assert any(row[1] == pytest.approx(p, rel=1e-3) for row in rows)
+
+
+def test_the_bonus_covers_no_node(scenes: list[tuple[Trace, Scene]]) -> None:
+    for trace, scene in scenes:
+        for number in range(1, len(trace.steps)):
+            boxes = [s for s in placed(scene) if s.id.startswith((f"s{number}.n", f"s{number}.l"))]
+            star = next(s for s in scene.shapes if s.id == f"s{number}.bonus")
+            for b in boxes:
+                apart = star.x + star.w <= b.x or b.x + b.w <= star.x or star.y + star.h <= b.y or b.y + b.h <= star.y
+                assert apart, (trace.header.method.key, number, b.id)
