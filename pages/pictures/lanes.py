@@ -11,11 +11,13 @@ Say = Callable[[str, Mapping[str, Value]], str]
 Clock = Literal["ms", "passes", "model"]
 
 CLOCKS: tuple[Clock, ...] = ("ms", "passes", "model")
-WIDTH, LANE, TOP = 1200.0, 72.0, 28.0
+WIDTH, LANE, TOP = 1200.0, 76.0, 28.0
 LEFT, RIGHT = 132.0, 150.0
 BAR_H, DOT = 17.0, 5.0
 SLICES = 90  # frames a race is cut into
 SHOWN_MS = 9000.0  # how long it plays, whatever it took
+PROSE = 0.5  # width of a letter in the face of sentences, in em
+EVEN = 0.995  # a run shown as 1.00× plain has not lost
 ORDER: tuple[PassKind, ...] = ("draft", "head", "target", "host")
 
 
@@ -88,6 +90,24 @@ def speedup(trace: Trace, plain: Trace, clock: Clock) -> float:
     """Speed against plain decoding on that clock, by time per token; 0 where nothing was decoded."""
     own = per_token(trace, clock)
     return per_token(plain, clock) / own if own else 0.0
+
+
+def mean_leg(trace: Trace, clock: Clock) -> dict[PassKind, float]:
+    """A mean step's cost, by kind of work."""
+    run = legs(trace, clock)
+    return {kind: sum(leg.parts.get(kind, 0.0) for leg in run) / max(1, len(run)) for kind in ORDER}
+
+
+def lost(trace: Trace, plain: Trace, clock: Clock) -> tuple[PassKind, dict[str, Value]] | None:
+    """What makes a losing run's step dearer than a plain one's, in numbers; None for a run that did not lose."""
+    if trace is plain or not 0 < speedup(trace, plain, clock) < EVEN:
+        return None
+    ours, theirs = mean_leg(trace, clock), mean_leg(plain, clock)
+    kind = max(ORDER, key=lambda k: ours[k] - theirs[k])
+    step = sum(ours.values())
+    rows = max(len(one.draft.kept) for one in trace.steps[1:])
+    share, ratio = f"{ours[kind] / step:.0%}", f"{step / sum(theirs.values()):.2f}"
+    return kind, {"share": share, "ratio": ratio, "tau": f"{tau(trace):.2f}", "rows": rows}
 
 
 class Lane:
@@ -174,6 +194,15 @@ class Lane:
             line = "…" + line[2:] if line.startswith("…") else "…" + line[1:]
         return line
 
+    def verdict(self, plain: Trace | None) -> list[Shape]:
+        """What appears at the end: how long it took and, where it lost, why."""
+        found = lost(self.trace, plain, self.clock) if plain else None
+        return [self.finished(), *([self.why(*found)] if found else [])]
+
+    def why(self, kind: PassKind, numbers: dict[str, Value]) -> Shape:
+        label = fit(self.say(f"lane.why.{kind}", numbers), WIDTH - LEFT, 12, PROSE)
+        return Shape(self.name("why"), "text", LEFT, self.y + 61, label=label, look="muted", size=12)
+
     def finished(self) -> Shape:
         total = duration(self.trace, self.clock)
         label = self.say(f"lane.done.{self.clock}", {"value": amount(total, self.clock)})
@@ -198,20 +227,21 @@ def picture(traces: Sequence[Trace], clock: Clock, say: Say) -> Scene:
     height = TOP + len(lanes) * LANE
     now = Shape("now", "rect", LEFT, 18, 1.5, height - 30, "now", on=True)
     reading = Shape("reading", "text", LEFT, 13, look="number", anchor="middle", on=True)
-    done = {lane.number: lane.finished() for lane in lanes}
-    shapes += [now, reading, *(s for lane in lanes for part in lane.parts for s in part), *done.values()]
+    done = {lane.number: lane.verdict(plain) for lane in lanes}
+    shapes += [now, reading, *(s for lane in lanes for part in lane.parts for s in part)]
+    shapes += [shape for verdict in done.values() for shape in verdict]
     frames = [moment(lanes, done, longest * i / SLICES, clock, scale, say) for i in range(SLICES + 1)]
     frames[0].stop = frames[-1].stop = True
     return Scene(WIDTH, height, shapes, frames)
 
 
-def moment(lanes: list[Lane], done: dict[int, Shape], time: float, clock: Clock, scale: float, say: Say) -> Frame:
+def moment(lanes: list[Lane], done: dict[int, list[Shape]], time: float, clock: Clock, scale: float, say: Say) -> Frame:
     change: dict[str, dict[str, Value]] = {}
     for lane in lanes:
         before = lane.shown
         change |= lane.at(time)
         if before < lane.shown == len(lane.legs):
-            change[done[lane.number].id] = {"on": True}
+            change |= {shape.id: {"on": True} for shape in done[lane.number]}
     x = round(LEFT + time * scale, 1)
     label = say(f"lane.now.{clock}", {"value": amount(time, clock)})
     change |= {"now": {"x": x}, "reading": {"x": x, "label": label}}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pages.pictures.lanes import CLOCKS, WIDTH, Clock, duration, legs, picture, speedup
+from pages.pictures.lanes import CLOCKS, WIDTH, Clock, duration, legs, lost, picture, speedup
 from pages.pictures.scene import Value, state, width
 from spec_core.trace import Trace, decode_ms
 
@@ -76,3 +76,21 @@ def test_model_clock_charges_every_dependent_pass(traces: list[Trace]) -> None:
 def test_plain_is_its_own_yardstick(traces: list[Trace]) -> None:
     for clock in CLOCKS:
         assert speedup(traces[0], traces[0], clock) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_losing_lane_says_why_once_it_is_done_and_a_winning_one_does_not(traces: list[Trace], clock: Clock) -> None:
+    scene = picture(traces, clock, say)
+    last = state(scene, len(scene.frames) - 1)
+    said = {shape.id for shape in scene.shapes if shape.id.endswith(".why")}
+    losing = [i for i, trace in enumerate(traces) if speedup(trace, traces[0], clock) < 0.995]
+    assert {name.split(".")[1] for name in said} == set(map(str, losing))
+    assert all(last[name]["on"] for name in said)
+    assert not said & set(state(scene, 0))
+
+
+def test_the_reason_is_the_work_that_adds_most_to_a_step(traces: list[Trace]) -> None:
+    plain, chain = traces[0], next(t for t in traces if t.header.knobs.get("shape") == "chain")
+    found = lost(chain, plain, "model")
+    assert found is None or found[0] in ("draft", "head")  # on that clock a target pass costs the same as plain's
+    assert lost(plain, plain, "model") is None
