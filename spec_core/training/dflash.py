@@ -23,7 +23,10 @@ MASK = 16  # <empty_output>: a special token that the target never writes
 SIZES = (4, 8, 16)
 ODDS = (0.5, 0.3, 0.2)
 SLOTS = 128  # rows per dialogue and step, whatever the block size
-SHALLOW = 0.3  # weight of the loss of a smaller depth, drawn per batch: each depth is to be a drafter of its own
+SHALLOW = 0.3  # weight of the loss of a smaller depth, drawn per batch: each depth is to be a drafter of its own …
+DEEP = (
+    0.5  # … after this share of the run, which goes to the full depth alone: the two pull against each other at first
+)
 GUESSES = 7  # places in the draft that the held-out report follows
 REPORTED = 24  # anchors per held-out dialogue
 
@@ -142,6 +145,8 @@ class Task:
         rows = self.vocabulary.draw(torch.cat([self.frequent, batch.choice[where, told]]))
         weights, feature = decay(number, block), batch.last[where, told]
         loss = soft_loss(self.network.head.norm(outputs[-1][where, slot]), feature, rows, weights)
+        if progress < DEEP:
+            return loss
         some = torch.rand(len(where)) < 0.5  # half of the slots are enough for the side task
         out = outputs[int(torch.randint(max(1, len(outputs) - 1), (1,)))][where[some], slot[some]]
         return loss + SHALLOW * soft_loss(self.network.head.norm(out), feature[some], rows, weights[some])

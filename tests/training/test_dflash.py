@@ -91,3 +91,11 @@ def test_anchors_have_an_answer_token_and_one_behind_it(store: Store) -> None:
 def test_a_mask_token_that_occurs_is_refused(model: Model, store: Store) -> None:
     with pytest.raises(SystemExit, match="mask"):
         dflash.build(model.decoder, store, None, int(store.ids[0]))
+
+
+def test_smaller_depths_join_the_loss_in_the_second_part_of_the_run(task: dflash.Task, batch: Batch) -> None:
+    losses = []
+    for progress in (0.0, 1.0):
+        torch.manual_seed(0)  # the same anchors and the same block size
+        losses.append(float(task.loss(batch, progress).detach()))
+    assert losses[1] > losses[0]
