@@ -214,6 +214,14 @@ def grow(corpus: Corpus, model: Model, goal: int, size: int, seed: int, question
         )
 
 
+def export(corpus: Path, path: Path) -> int:
+    """Write the dialogues whose question too is the target's own, gzipped; returns how many. `--import` reads them."""
+    own = [dialogue for dialogue in read(corpus) if dialogue.source == "self"]
+    lines = (json.dumps(asdict(dialogue), separators=(",", ":")) + "\n" for dialogue in own)
+    path.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+    return len(own)
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m spec_core.training.corpus", description=__doc__)
     parser.add_argument("--dialogues", type=int, default=4000, help="stop when the corpus has that many")
@@ -224,11 +232,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--import", dest="source", type=Path, help="dialogues to start from, in this corpus's own format"
     )
+    parser.add_argument("--export", type=Path, help="write the wholly self-written dialogues there and do no more")
     return parser.parse_args()
 
 
 def main() -> None:
     arguments = parse()
+    if arguments.export:
+        print(f"{export(corpus_file(), arguments.export)} dialogues in {arguments.export}", file=sys.stderr)
+        return
     corpus = Corpus(corpus_file())
     if arguments.source:
         found = list(read(arguments.source))

@@ -91,3 +91,10 @@ def test_the_command_answers_given_questions_then_its_own_and_resumes(
         assert len(found) >= written
     assert [d.source for d in found[:4]] == ["given", "given", "given", "self"]
     assert len({tuple(d.question) for d in found}) == len(found)
+
+
+def test_only_self_written_dialogues_are_exported_and_they_import_again(tmp_path: Path) -> None:
+    given = Dialogue([3, 5, 1, 2], 2, 0.0, "given", True)
+    Corpus(tmp_path / "all.jsonl").add([dialogue(1, 2, 3), given, dialogue(4, 5, question=8)])
+    assert corpus.export(tmp_path / "all.jsonl", tmp_path / "own.jsonl.gz") == 2
+    assert list(read(tmp_path / "own.jsonl.gz")) == [dialogue(1, 2, 3), dialogue(4, 5, question=8)]
