@@ -12,7 +12,7 @@ setup: .venv/installed
 
 run: setup
 	@echo "DraftScope: http://localhost:$(PORT)  (Ctrl-C stops it; PORT=8600 make run takes another port)"
-	@$(BIN)/streamlit run app.py --server.port $(PORT) --server.headless true
+	@$(BIN)/python -m pages.parts.serve --server.port $(PORT) --server.headless true
 
 test: setup
 	@$(MAKE) --no-print-directory check

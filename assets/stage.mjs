@@ -359,7 +359,8 @@ const PARTS = {
 
 // Streamlit calls this again whenever data or theme change: the stage is built once and updated after that.
 export function mount(component) {
-  const { data, parentElement, setStateValue } = component;
+  const { parentElement, setStateValue } = component;
+  const data = JSON.parse(new TextDecoder().decode(component.data));
   const root = parentElement.querySelector(".stage");
   if (!root.stage) root.stage = new Stage(root, (name, value) => setStateValue(name, value));
   root.stage.send = (name, value) => setStateValue(name, value);

@@ -9,7 +9,7 @@ from pages.parts.stage import stage
 from pages.parts.text import t
 from pages.pictures import step as picture
 from pages.pictures.scene import Value
-from spec_core.trace import Trace, accepted
+from spec_core.trace import Trace
 
 SHOWN = 4  # steps of the recording that the first screen needs
 
@@ -18,17 +18,10 @@ def say(key: str, values: Mapping[str, Value]) -> str:
     return t(key, values)
 
 
-def liveliest() -> Trace | None:
-    """Of the recordings with a trained drafter, the one whose first steps have most accepted guesses."""
-    found = [recorded.recording(r.prompt, r.method, r.preset) for r in recorded.recordings() if r.preset == "device"]
-    whole = [trace for trace in found if trace and trace.header.drafter and len(trace.steps) > SHOWN]
-    return max(whole, key=lambda trace: sum(map(accepted, trace.steps[1 : SHOWN + 1])), default=None)
-
-
 entry.through_app()
 st.title(t("start.title"), anchor=False)
 st.markdown(t("start.lead"))
-trace = liveliest()
+trace = recorded.opening()
 if trace:
     opening = Trace(trace.header, trace.steps[: SHOWN + 1], trace.end)
     scene = picture.picture(opening, say)

@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.load import Model, load_target
+from spec_core import trace as traces
 from spec_core.command import Parser, Ready, get_ready, guarded, say
 from spec_core.methods import discover
 from spec_core.presets import PRESETS, Preset, preset
 from spec_core.prompts import PromptFileError, Question, load
 from spec_core.report import NEAR_TIE
 from spec_core.run import chat_prompt
-from spec_core.trace import KnobValue, Prompt, Sampling, Trace, difference, save, tau, tokens_per_second
+from spec_core.trace import KnobValue, Prompt, Sampling, Trace, accepted, difference, save, tau, tokens_per_second
 
 MOST_BYTES = 200_000
 WARM_UP = 8
+OPENING = "opening.txt"  # names the recording the app opens with, so that it need not read them all to choose
+OPENING_STEPS = 4
 SHORT: dict[Preset, str] = {"published": "published", "this device": "device"}  # as file names call them
 
 
@@ -60,6 +63,16 @@ class Recorder:
             draft.replace(self.folder / name)
 
 
+def liveliest(folder: Path) -> str:
+    """Of the recordings with a drafter, the name of the one with most accepted guesses in its first steps; else ""."""
+    found = {
+        path.name.removesuffix(".jsonl.gz"): traces.load(path) for path in sorted(folder.glob("*.device.jsonl.gz"))
+    }
+    drafted = {name: t.steps[1 : OPENING_STEPS + 1] for name, t in found.items() if t.header.drafter}
+    full = {name: sum(map(accepted, steps)) for name, steps in drafted.items() if len(steps) == OPENING_STEPS}
+    return max(full, key=full.__getitem__, default="")
+
+
 def select(questions: Sequence[Question], only: str) -> list[Question]:
     """Those named, or all of them."""
     wanted = [key.strip() for key in only.split(",") if key.strip()]
@@ -86,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     recorder = Recorder(model, ready, args.out, args.tokens)
     recorder.warm_up(chat_prompt(model, questions[0].text))
     wrong = [problem for question in questions for problem in recorder.record(question)]
+    (args.out / OPENING).write_text(liveliest(args.out) + "\n", encoding="utf-8")
     wrong += [f"{key} not recorded: {reason}" for key, reason in missing.items()]
     for problem in wrong:
         say(problem)

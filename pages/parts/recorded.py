@@ -1,6 +1,8 @@
 """The traces the app ships: one prompt, one method, one preset per file, all in the name."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import streamlit as st
@@ -8,6 +10,7 @@ import streamlit as st
 from spec_core.trace import Trace, TraceError, load
 
 FOLDER = Path(__file__).parents[2] / "assets" / "traces"
+LOOKS = 6  # recordings read at most where none is named: one prompt's
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,17 @@ def recording(prompt: str, method: str, preset: str) -> Trace | None:
         return load(Recording(prompt, method, preset).path)
     except TraceError:
         return None
+
+
+def opening() -> Trace | None:
+    """The recording the app opens with: the one `make traces` named, else the first of a method with a drafter."""
+    with suppress(OSError, TypeError):
+        named = (FOLDER / "opening.txt").read_text(encoding="utf-8").strip()
+        if trace := recording(*named.split(".")):
+            return trace
+    tuned = (one for one in recordings() if one.preset == "device")
+    first = (recording(one.prompt, one.method, one.preset) for one in islice(tuned, LOOKS))
+    return next((trace for trace in first if trace and trace.header.drafter), None)
 
 
 def lanes(prompt: str, preset: str, order: list[str]) -> list[Trace]:

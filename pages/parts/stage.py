@@ -50,7 +50,7 @@ def stage(
         "words": {word: t(f"stage.{word}") for word in WORDS},
     }
     result = component(version())(
-        data=data,
+        data=json.dumps(data).encode(),  # as a dict, Streamlit would import pandas to look for tables in it
         key=key,
         default={"position": position, "selected": ""},
         on_position_change=lambda: None,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from models import catalog
@@ -10,7 +11,7 @@ from spec_core.command import Ready
 from spec_core.methods import discover
 from spec_core.presets import preset
 from spec_core.prompts import load as load_prompts
-from spec_core.trace import Trace, ids, load
+from spec_core.trace import Trace, ids, load, save
 from tests.core.test_terminal import head, step
 
 SHIPPED = Path(__file__).parents[2] / "assets/prompts/traces.jsonl"
@@ -35,7 +36,7 @@ def test_the_shipped_prompts_are_the_eight() -> None:
 
 def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: Path) -> None:
     assert record.command([*record_args(toy_target, tmp_path), "--only", "chat,list"]) == 0
-    found = {path.name: load(path) for path in (tmp_path / "traces").iterdir()}
+    found = {path.name: load(path) for path in (tmp_path / "traces").glob("*.jsonl.gz")}
     names = {f"{key}.{method}.{short}.jsonl.gz" for key in ("chat", "list") for method in discover() for short in SHORT}
     assert found.keys() == names
     texts = {name.split(".")[0]: ids(trace) for name, trace in found.items()}
@@ -53,7 +54,7 @@ def test_a_trace_that_is_too_large_is_not_kept(
 ) -> None:
     monkeypatch.setattr(record, "MOST_BYTES", 10)
     assert record.command([*record_args(toy_target, tmp_path), "--only", "chat"]) == 1
-    assert list((tmp_path / "traces").iterdir()) == []
+    assert list((tmp_path / "traces").glob("*.jsonl.gz")) == []
     assert "at most 10 are allowed" in capsys.readouterr().err
 
 
@@ -68,6 +69,18 @@ def test_another_text_than_plain_decodings_is_an_error(
     error = capsys.readouterr().err
     assert "chat.eagle: not plain decoding's text from token 0 on" in error
     assert "chat.lookup: not" not in error
+
+
+def test_the_recording_with_most_accepted_guesses_opens_the_app(tmp_path: Path) -> None:
+    drafter = msgspec.structs.replace(head({}).target, id="drafter")
+    drafted = msgspec.structs.replace(head({}), drafter=drafter)
+    held = {"dull": 1, "lively": 3, "lookup": 4}  # accepted guesses in each step
+    for name, count in held.items():
+        steps = [step(list(range(10, 10 + n)), 1) for n in (0, *[count] * 4)]
+        save(Trace(head({}) if name == "lookup" else drafted, steps), tmp_path / f"a.{name}.device.jsonl.gz")
+    save(Trace(drafted, [step([1, 2, 3, 4, 5], 1)]), tmp_path / "a.short.device.jsonl.gz")
+    assert record.liveliest(tmp_path) == "a.lively.device"
+    assert record.liveliest(tmp_path / "nothing") == ""
 
 
 def test_an_unknown_prompt_is_refused(toy_target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

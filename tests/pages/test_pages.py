@@ -48,6 +48,11 @@ def open_page(name: str, language: str, **query: str) -> AppTest:
     return at.run()
 
 
+def scene_of(at: AppTest) -> str:
+    """What the first picture was sent, as JSON."""
+    return at.get("bidi_component")[0].proto.bytes.decode()
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_opens_in_either_language(name: str, language: str) -> None:
@@ -59,7 +64,7 @@ def test_a_page_opens_in_either_language(name: str, language: str) -> None:
 
 def test_the_race_has_a_lane_for_every_method() -> None:
     at = open_page("race", "en")
-    text = at.get("bidi_component")[0].proto.json
+    text = scene_of(at)
     for key in source.methods():
         assert f'"{key}.' in text
 
@@ -80,7 +85,7 @@ def test_the_step_page_shows_the_method_in_the_address() -> None:
     at = open_page("step", "zh", method="eagle2", tuning="device")
     assert at.button_group(key="method").value == "eagle2"
     assert at.button_group(key="tuning").value == "device"
-    assert '"hue": "eagle2"' in at.get("bidi_component")[0].proto.json.replace('":"', '": "')
+    assert '"hue": "eagle2"' in scene_of(at).replace('":"', '": "')
 
 
 def test_a_choice_goes_into_the_address_and_survives_a_visit_elsewhere() -> None:
@@ -109,7 +114,7 @@ def test_without_recordings_pages_say_what_to_do(tmp_path: Path, monkeypatch: py
 
 def test_a_link_to_a_moment_opens_at_it() -> None:
     at = open_page("step", "en", trace="list", tuning="published", method="eagle3", at="7")
-    assert '"position": 7' in at.get("bidi_component")[0].proto.json.replace('":', '": ').replace("  ", " ")
+    assert '"position": 7' in scene_of(at).replace('":', '": ').replace("  ", " ")
     assert at.query_params["at"] in ("7", ["7"])
 
 
@@ -119,5 +124,5 @@ def test_a_moment_that_is_not_there_is_ignored() -> None:
 
 
 def test_the_start_opens_with_a_trained_drafter() -> None:
-    shown = open_page("start", "en").get("bidi_component")[0].proto.json
+    shown = scene_of(open_page("start", "en"))
     assert not any(f'"hue":"{key}"' in shown.replace('": "', '":"') for key in ("plain", "lookup"))
