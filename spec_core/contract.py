@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from spec_core.trace import Card, DraftTree, KnobValue, Pass, PassKind, Sampling, tidy
 
@@ -156,13 +156,28 @@ Build = Callable[[Any, Any, Knobs, Sampling], Drafter]
 
 
 @dataclass(frozen=True)
+class Curve:
+    """A curve of the latency lab: drafts of one form through `layers` draft layers. knobs(K) make one of length K.
+
+    A tree's length is its depth. at_least, at_most: what the papers claim of the time of 16 tokens over that of 4;
+    0 where they claim nothing.
+    """
+
+    form: Literal["chain", "tree", "block"]
+    layers: int
+    knobs: Callable[[int], Knobs]
+    at_least: float = 0.0
+    at_most: float = 0.0
+
+
+@dataclass(frozen=True)
 class Method:
     """A named recipe. `network` names the kind of drafter weights it needs ("" for none), which methods may share.
 
     build(model, network, knobs, sampling) makes a drafter for one run: `model` is the target (models.load.Model),
     `network` its loaded drafter (models.load.Network) or None. Torch is imported inside. order: place in lists, 0 is
     the yardstick. sweep: knob settings worth timing on a new device. recorded: knobs that only make a bundled trace
-    richer, at no cost that counts.
+    richer, at no cost that counts. curves: its drafts whose latency is worth plotting against their length.
     """
 
     key: str
@@ -175,6 +190,7 @@ class Method:
     order: int = field(default=0)
     sweep: tuple[Knobs, ...] = ()
     recorded: Knobs = field(default_factory=dict[str, KnobValue])
+    curves: tuple[Curve, ...] = ()
 
     @property
     def card(self) -> Card:

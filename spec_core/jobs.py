@@ -19,6 +19,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from spec_core import measurement
+from spec_core.measurement import Finish, Measurement
 from spec_core.trace import End, Header, KnobValue, Sampling, Step, Trace, decode_line, grown
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +42,7 @@ class Gone(JobError):
     """No such run, or one that ended too long ago."""
 
 
-class Spec(Struct, frozen=True):
+class Spec(Struct, frozen=True, tag=True):
     """A run as plain data. target, drafter: what models.load takes, the drafter "" where the method needs none."""
 
     target: str
@@ -54,11 +56,22 @@ class Spec(Struct, frozen=True):
     device: str = "auto"
 
 
+class LatencySpec(Struct, frozen=True, tag=True):
+    """A latency measurement as plain data: of a target with its drafters, or of random weights in a published shape."""
+
+    target: str
+    lengths: list[int]
+    contexts: list[int]
+    rounds: int
+    shape: str = ""
+    device: str = "auto"
+
+
 class Ask(Struct, frozen=True, tag=True):
-    """To the worker: do this run."""
+    """To the worker: do this."""
 
     id: str
-    spec: Spec
+    spec: Spec | LatencySpec
 
 
 class Cancel(Struct, frozen=True, tag=True):
@@ -71,32 +84,31 @@ class Failure(Struct, frozen=True):
     """Why a run could not be done.
 
     long: more prompt tokens than the context holds. module: a package is missing. run: models or decoding refused, as
-    the message says. died: the worker ended. everywhere: no other method would do better.
+    the message says. memory: a shape does not fit, sizes in GB. died: the worker ended. everywhere: no other method
+    would do better.
     """
 
-    kind: Literal["long", "module", "run", "died"]
-    values: dict[str, str | int]
+    kind: Literal["long", "module", "run", "memory", "died"]
+    values: dict[str, str | int | float]
     everywhere: bool = False
 
 
-Part = Header | Step | End
+Part = Header | Step | End | measurement.Part
 
 
 def decode_answer(line: bytes) -> Part | Failure:
     if line.startswith(FAILED):
         return msgspec.json.decode(line[len(FAILED) :], type=Failure)
-    return decode_line(line)
+    return measurement.decode_line(line) if line.startswith(measurement.MARKS) else decode_line(line)
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A job at one moment. position: runs that come first, while it is queued. trace: its parts so far."""
+class Moment:
+    """A job at one moment. position: jobs that come first, while it is queued."""
 
     id: str
-    spec: Spec
     state: State
     position: int
-    trace: Trace | None
     failure: Failure | None
 
     @property
@@ -104,16 +116,33 @@ class Snapshot:
         return self.state in OVER
 
 
+@dataclass(frozen=True)
+class Snapshot(Moment):
+    """A run at one moment, with the parts of its trace so far."""
+
+    spec: Spec
+    trace: Trace | None
+
+
+@dataclass(frozen=True)
+class Timing(Moment):
+    """A latency measurement at one moment, with what it has found so far."""
+
+    spec: LatencySpec
+    measurement: Measurement | None
+
+
 @dataclass
 class Job:
     """What the queue knows of a run; `seen` is when somebody last asked for it."""
 
     id: str
-    spec: Spec
+    spec: Spec | LatencySpec
     seen: float
     state: State = "queued"
     trace: Trace | None = None
     failure: Failure | None = None
+    measurement: Measurement | None = None
 
     @property
     def over(self) -> bool:
@@ -126,8 +155,12 @@ class Job:
         if isinstance(part, Failure):
             self.state, self.failure = "failed", part
             return
-        self.trace, self.state = grown(self.trace, part), "running"
-        if isinstance(part, End):
+        self.state = "running"
+        if isinstance(part, Header | Step | End):
+            self.trace = grown(self.trace, part)
+        else:
+            self.measurement = measurement.grown(self.measurement, part)
+        if isinstance(part, End | Finish):
             self.state = "cancelled" if part.reason == "cancelled" else "done"
 
 
@@ -195,10 +228,10 @@ class Jobs:
     closed: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def submit(self, spec: Spec) -> str:
+    def submit(self, spec: Spec | LatencySpec) -> str:
         return self.submit_all([spec])[0]
 
-    def submit_all(self, specs: Sequence[Spec]) -> list[str]:
+    def submit_all(self, specs: Sequence[Spec | LatencySpec]) -> list[str]:
         """All of them in this order, or Full and none of them."""
         with self.changed:
             self.drop_abandoned()
@@ -215,12 +248,22 @@ class Jobs:
             return [job.id for job in made]
 
     def snapshot(self, id: str) -> Snapshot:
-        """The job as it is now; asking keeps it alive."""
+        """The run as it is now; asking keeps it alive."""
         with self.changed:
-            job = self.find(id)
-            job.seen = time.monotonic()
+            job = self.seen(id)
+            if not isinstance(job.spec, Spec):
+                raise Gone("This is no run but a measurement.")
             trace = Trace(job.trace.header, list(job.trace.steps), job.trace.end) if job.trace else None
-            return Snapshot(job.id, job.spec, job.state, self.position(job), trace, job.failure)
+            return Snapshot(job.id, job.state, self.position(job), job.failure, job.spec, trace)
+
+    def timing(self, id: str) -> Timing:
+        """The measurement as it is now; asking keeps it alive."""
+        with self.changed:
+            job = self.seen(id)
+            if not isinstance(job.spec, LatencySpec):
+                raise Gone("This is no measurement but a run.")
+            found = job.measurement.copy() if job.measurement else None
+            return Timing(job.id, job.state, self.position(job), job.failure, job.spec, found)
 
     def cancel(self, id: str) -> None:
         with self.changed:
@@ -246,6 +289,11 @@ class Jobs:
         if id not in self.jobs:
             raise Gone("This run is not here any more: it ended long ago, or the server has restarted since.")
         return self.jobs[id]
+
+    def seen(self, id: str) -> Job:
+        job = self.find(id)
+        job.seen = time.monotonic()
+        return job
 
     def waiting(self) -> list[Job]:
         return [job for job in self.jobs.values() if job.state == "queued"]
@@ -317,7 +365,7 @@ class Jobs:
             self.drop_abandoned()
             part = decode_answer(line)
             job.hear(part)
-            return isinstance(part, End | Failure)
+            return isinstance(part, End | Finish | Failure)
 
     def bury(self, job: Job, reason: str) -> None:
         """The worker is gone, and the run with it. The next run starts a new one."""

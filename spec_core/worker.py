@@ -9,23 +9,23 @@ import queue
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from spec_core.jobs import FAILED, Ask, Cancel, Failure, Spec
+from spec_core import measurement
+from spec_core.contention import Watch
+from spec_core.jobs import FAILED, Ask, Cancel, Failure, LatencySpec, Spec
 from spec_core.trace import End, Header, Step, encode
 
 if TYPE_CHECKING:
     from models.load import Model, Network
+    from spec_core.measure import Subject
     from spec_core.run import Request
 
-BUSY = 0.4  # cores' worth of other processes' work beside a run that makes its times doubtful
 WARM_UP = 8  # tokens decoded, and thrown away, before a run is measured
 
 
@@ -35,6 +35,14 @@ class TooLong(ValueError):
     def __init__(self, tokens: int, limit: int):
         super().__init__(f"The prompt has {tokens} tokens and the target reads {limit} at most.")
         self.tokens, self.limit = tokens, limit
+
+
+class Refused(ValueError):
+    """What cannot be done here, as the failure to be told."""
+
+    def __init__(self, failure: Failure):
+        super().__init__(failure.kind)
+        self.failure = failure
 
 
 class Inbox:
@@ -69,15 +77,20 @@ def network(name: str, device: str, source: str) -> "Network":
     return load_network(target(name, device), source)
 
 
-def answer(spec: Spec, cancelled: Callable[[], bool]) -> Iterator[bytes]:
-    """The lines of the run's trace as they come to be; instead of what cannot be had, the line of a failure."""
+def answer(spec: Spec | LatencySpec, cancelled: Callable[[], bool]) -> Iterator[bytes]:
+    """The lines of a trace or a measurement as they come to be; instead of what cannot be had, that of a failure."""
     everywhere = True
     try:
+        if isinstance(spec, LatencySpec):
+            yield from map(measurement.encode, timings(spec, cancelled))
+            return
         request = request_of(spec, target(spec.target, spec.device))
         everywhere = False
         yield from map(encode, live(spec, request, cancelled))
     except ModuleNotFoundError as error:
         yield failed(Failure("module", {"name": str(error.name)}, everywhere=True))
+    except Refused as error:
+        yield failed(error.failure)
     except TooLong as error:
         yield failed(Failure("long", {"tokens": error.tokens, "limit": error.limit}, everywhere=True))
     except Exception as error:
@@ -112,25 +125,34 @@ def live(spec: Spec, request: "Request", cancelled: Callable[[], bool]) -> Itera
     drafter = network(spec.target, spec.device, spec.drafter) if spec.drafter else None
     for _ in run(model, drafter, replace(request, budget=min(WARM_UP, request.budget)), cancelled):
         pass
-    begun, foreign = time.perf_counter(), foreign_seconds()
+    watch = Watch()
     head: Header | None = None
     for part in run(model, drafter, request, cancelled):
         head = part if isinstance(part, Header) else head
-        alone = foreign_seconds() - foreign <= BUSY * (time.perf_counter() - begun)
-        if isinstance(part, End) and head and not alone:
+        if isinstance(part, End) and head and watch.contended():
             yield msgspec.structs.replace(head, contended=True)
         yield part
 
 
-def foreign_seconds() -> float:
-    """Processor time that other processes have had so far on the cores we may use; 0 where the system does not say."""
+def timings(spec: LatencySpec, cancelled: Callable[[], bool]) -> Iterator[measurement.Part]:
+    """A latency measurement: of a target and its own drafters, or of random weights in a published shape."""
+    from spec_core.measure import Plan, measure
+
+    return measure(subject(spec), Plan(spec.lengths, spec.contexts, spec.rounds), cancelled)
+
+
+def subject(spec: LatencySpec) -> "Subject":
+    from models.shapes import TooBig
+    from spec_core.measure import equipped, of_shape
+
+    if not spec.shape:
+        model = target(spec.target, spec.device)
+        return equipped(model, lambda _, source: network(spec.target, spec.device, source))
     try:
-        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        ticks = sum(int(n) for line in lines if line[0] in cores for n in (*line[1:4], *line[6:9]))
-        return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
-    except (OSError, AttributeError, ValueError):
-        return 0.0
+        return of_shape(spec.shape, spec.device)
+    except TooBig as error:
+        values: dict[str, str | int | float] = {"shape": error.title, "need": error.need, "have": error.have}
+        raise Refused(Failure("memory", values)) from error
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spec_core.contract import Drafter, Knob, Knobs, Method
+from spec_core.contract import Curve, Drafter, Knob, Knobs, Method
 from spec_core.trace import Sampling
 
 if TYPE_CHECKING:
@@ -13,6 +13,12 @@ def build(model: "Model", network: "Network", knobs: Knobs, sampling: Sampling) 
     from spec_core.block import BlockDrafter
 
     return BlockDrafter(model, network, int(knobs["block"]), int(knobs["layers"]), bool(knobs["guesses"]))
+
+
+def curve(layers: int) -> Curve:
+    """Blocks of K + 1 slots: the root's, and one for each guess."""
+    flat = 1.6 if layers == 5 else 0.0
+    return Curve("block", layers, lambda length: {"block": length + 1, "layers": layers}, at_most=flat)
 
 
 METHOD = Method(
@@ -30,4 +36,5 @@ METHOD = Method(
     order=5,
     sweep=tuple({"block": block, "layers": layers} for layers in (5, 3) for block in (3, 4, 6)),
     recorded={"guesses": True},
+    curves=tuple(map(curve, range(1, 6))),
 )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spec_core.contract import Drafter, Knob, Knobs, Method
+from spec_core.contract import Curve, Drafter, Knob, Knobs, Method
 from spec_core.trace import Sampling
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ METHOD = Method(
             "Fixed tree, argmax chain, or chain drawn from q and tested with reject",
             choices=("tree", "chain", "sampled"),
         ),
-        Knob("depth", 5, "Levels below the root (the fixed tree has 5); in a chain, K", 1, 16),
+        Knob("depth", 5, "Levels below the root (the fixed tree has 5); in a chain, K", 1, 31),
     ),
     build=build,
     network="eagle",
@@ -52,4 +52,5 @@ METHOD = Method(
         *({"shape": "chain", "depth": depth} for depth in range(1, 4)),
         *({"shape": "tree", "depth": depth} for depth in (1, 2)),
     ),
+    curves=(Curve("chain", 1, lambda length: {"shape": "chain", "depth": length}),),
 )

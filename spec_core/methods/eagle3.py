@@ -1,6 +1,6 @@
 """EAGLE-3: fused low, middle and high features, its own vocabulary, trained on its own guesses; grown as EAGLE-2."""
 
-from spec_core.contract import Method
+from spec_core.contract import Curve, Method
 from spec_core.methods.eagle2 import SWEEP, build, tree_knobs
 
 METHOD = Method(
@@ -13,4 +13,8 @@ METHOD = Method(
     network="eagle3",
     order=4,
     sweep=SWEEP,
+    curves=(
+        Curve("chain", 1, lambda length: {"shape": "chain", "depth": length}, at_least=3.0),
+        Curve("tree", 1, lambda length: {"shape": "tree", "depth": length}),
+    ),
 )

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from models.load import load_network, load_target
-from spec_core import worker
+from spec_core import contention, worker
 from spec_core.jobs import FAILED, Failure, Full, Gone, JobError, Jobs, Snapshot, Spec, Worker, decode_answer
 from spec_core.methods import find
 from spec_core.run import Request, chat_prompt, collect, run
@@ -279,13 +279,13 @@ def headers(spec: Spec) -> list[Header]:
 
 def test_other_work_on_the_processor_is_confessed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10**6, 1000))
-    monkeypatch.setattr(worker, "foreign_seconds", lambda: float(next(clock)))
+    monkeypatch.setattr(contention, "foreign_seconds", lambda: float(next(clock)))
     first, corrected = headers(pair.spec())
     assert corrected == msgspec.structs.replace(first, contended=True)
 
 
 def test_a_quiet_processor_is_not_accused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "foreign_seconds", lambda: 0.0)
+    monkeypatch.setattr(contention, "foreign_seconds", lambda: 0.0)
     assert [head.contended for head in headers(pair.spec())] == [False]
 
 
