@@ -8,6 +8,7 @@ prompts of a method's tokens per second over plain decoding's on that prompt. Re
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import mean, median
 
@@ -96,12 +97,18 @@ def departures(bench: Bench) -> list[Departure]:
     return found
 
 
+def tau_by_set(questions: Sequence[Question], traces: Sequence[Trace]) -> dict[str, float]:
+    pairs = list(zip(questions, traces, strict=True))
+    return {name: mean(tau(t) for q, t in pairs if q.set == name) for name in dict.fromkeys(q.set for q in questions)}
+
+
 def figures(bench: Bench, key: str, real: Sequence[Departure]) -> Figures:
-    traces = bench.traces[key, "this device"]
+    traces, published = bench.traces[key, "this device"], bench.traces[key, "published"]
     wrong = sum(1 for one in real if one.method == key and one.preset == "this device")
     return Figures(
         tau=mean(map(tau, traces)),
-        tau_published=mean(map(tau, bench.traces[key, "published"])),
+        tau_published=mean(map(tau, published)),
+        tau_published_by_set=tau_by_set(bench.questions, published),
         tokens_per_second=median(map(tokens_per_second, traces)),
         speedup=speedup(traces, bench.plain()),
         identical=None if bench.sampling.temperature else len(traces) - wrong,
@@ -136,24 +143,28 @@ def report(bench: Bench, ratios: dict[str, Ratio], skipped: dict[str, str]) -> R
     )
 
 
-def settings(ready: Sequence[Ready], given: Mapping[str, Knobs]) -> dict[tuple[str, Preset], Knobs]:
-    """Knobs by method and preset; what the command line names goes over *this device*."""
+def settings(ready: Sequence[Ready], given: Mapping[str, Knobs], base: Preset) -> dict[tuple[str, Preset], Knobs]:
+    """Knobs by method and preset; what the command line names goes over `base`, which stands for *this device*."""
     found: dict[tuple[str, Preset], Knobs] = {}
     for one in ready:
         method = one.method
         found[method.key, "published"] = preset(method, "published")
-        found[method.key, "this device"] = method.settle({**preset(method, "this device"), **given.get(method.key, {})})
+        found[method.key, "this device"] = method.settle({**preset(method, base), **given.get(method.key, {})})
     return found
 
 
 def arguments() -> Parser:
     parser = Parser(prog="python -m spec_core.bench", description="Compare the methods on a file of prompts.")
-    parser.add_argument("--prompts", type=Path, default=Path("assets/prompts/bench.jsonl"), metavar="FILE.jsonl")
+    default = [Path("assets/prompts/bench.jsonl")]
+    parser.add_argument("--prompts", type=Path, default=default, nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--limit", type=int, default=20, help="prompts at most, an equal number of each set (20)")
     parser.add_argument("--tokens", type=int, default=96, help="most new tokens per prompt (96)")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--methods", default="all", help="all, or names with commas; plain decoding always runs")
+    parser.add_argument(
+        "--published", action="store_true", help="only the published knobs: half the work, for acceptance alone"
+    )
     parser.add_argument("--knob", action="append", default=[], metavar="METHOD.NAME=VALUE")
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--device", default="auto")
@@ -167,7 +178,8 @@ def arguments() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments().parse_args(argv)
-    questions, given = sample(load(args.prompts), args.limit), knobs_by_method(args.knob)
+    questions = sample(list(chain.from_iterable(map(load, args.prompts))), args.limit)
+    given: dict[str, Knobs] = knobs_by_method(args.knob)
     base = yardstick()
     methods = [base, *(method for method in choose(args.methods) if method.key != base.key)]
     model = load_target(args.target, args.device)
@@ -181,7 +193,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.sweep and not args.json:
         return 0
     sampling = Sampling(args.temperature, seed=args.seed)
-    bench = Bench(model, ready, settings(ready, given), questions, sampling, args.tokens)
+    knobs = settings(ready, given, "published" if args.published else "this device")
+    bench = Bench(model, ready, knobs, questions, sampling, args.tokens)
     return finish(bench, args.target if args.ratios else None, skipped, args.json)
 
 

@@ -24,8 +24,8 @@ class Question:
         return f"{self.set} {self.key}".strip()
 
 
-def question(record: Any, number: int) -> Question:
-    """One line of the file, parsed."""
+def question(record: Any, number: int, file: str) -> Question:
+    """One line of the file, parsed; one that names no set belongs to the set of its file."""
     if not isinstance(record, dict):
         raise PromptFileError(f"prompt line {number} is no JSON object")
     turns = record.get("turns") or [record.get("text")]
@@ -33,7 +33,7 @@ def question(record: Any, number: int) -> Question:
     if not isinstance(text, str) or not text.strip():
         raise PromptFileError(f"prompt line {number} is empty: give it a `text`, or `turns` with a first one")
     key = record.get("key", record.get("id", number))
-    return Question(str(key), text, str(record.get("set", "")))
+    return Question(str(key), text, str(record.get("set", file)))
 
 
 def load(path: Path) -> list[Question]:
@@ -43,7 +43,7 @@ def load(path: Path) -> list[Question]:
         if not line.strip():
             continue
         try:
-            found.append(question(json.loads(line), number))
+            found.append(question(json.loads(line), number, path.stem))
         except json.JSONDecodeError as error:
             raise PromptFileError(f"{path.name}, line {number} is not JSON: {error}") from error
     if not found:

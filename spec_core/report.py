@@ -16,11 +16,12 @@ GRAM, REPEATS = 8, 4  # a text that says the same GRAM tokens REPEATS times runs
 class Figures(Struct):
     """One method. identical: prompts with plain decoding's ids, near-ties included; None where tokens are drawn.
 
-    All but tau_published belong to the *this device* preset. time_split: milliseconds of decode steps, by kind.
+    All but the published tau belong to the *this device* preset. time_split: milliseconds of decode steps, by kind.
     """
 
     tau: float
     tau_published: float
+    tau_published_by_set: dict[str, float]
     tokens_per_second: float
     speedup: float
     identical: int | None

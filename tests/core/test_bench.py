@@ -22,7 +22,7 @@ from spec_core.report import Ratio, loops, speedup
 from spec_core.trace import Pass, Prompt, Sampling, Trace, Wanted, ids, tau
 from tests.core.test_terminal import head, step
 
-FIELDS = ["tau", "tau_published", "tokens_per_second", "speedup"]
+FIELDS = ["tau", "tau_published", "tau_published_by_set", "tokens_per_second", "speedup"]
 FIELDS += ["identical", "prompts", "accepted_by_depth", "time_split"]
 
 
@@ -175,6 +175,26 @@ def test_tau_is_a_mean_over_prompts_and_equal_presets_run_once(
     assert written(tmp_path)["methods"]["plain"]["tau"] == (tau(canned["a 0"]) + tau(canned["b 0"])) / 2 == 2.5
     assert runs.count("this device") == 3  # the warm-up and two prompts
     assert runs.count("published") == 1  # only warmed up
+
+
+def test_sets_are_told_apart_and_a_file_without_any_is_one(
+    toy_target: str, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unnamed, runs = tmp_path / "unnamed.jsonl", []
+    unnamed.write_text('{"text": "c"}')
+    canned = {"a 0": timed(2, 10), "b 0": timed(4, 10), "c": timed(3, 10)}
+
+    def decode(self: Bench, one: object, name: Preset, prompt: Any, tokens: int) -> Trace:
+        runs.append(self.knobs["lookup", name])
+        return canned[prompt.text]
+
+    monkeypatch.setattr(Bench, "decode", decode)
+    args = ["--target", toy_target, "--prompts", str(prompts), str(unnamed), "--limit", "3", "--tokens", "8"]
+    args += ["--methods", "lookup", "--published", "--knob", "lookup.ngram=2", "--json", str(tmp_path / "bench.json")]
+    assert command(args) == 0
+    assert written(tmp_path)["methods"]["lookup"]["tau_published_by_set"] == {"a": 2, "b": 4, "unnamed": 3}
+    assert [knobs["ngram"] for knobs in runs if knobs["ngram"] == 2]
+    assert {knobs["tokens"] for knobs in runs} == {10}  # the published draft length, never this device's
 
 
 def test_missing_weights_are_reported(
