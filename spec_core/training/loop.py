@@ -125,23 +125,23 @@ class Trainer:
     def progress(self) -> float:
         return self.state.seconds / max(60 * self.plan.minutes, 1e-9)
 
-    def groups(self) -> Iterator[list[int]]:
+    def batches(self) -> Iterator[Batch]:
         """Batches without end, from where the checkpoint stood; each epoch sees what the store holds by then."""
         while True:
             for i, group in enumerate(epoch(self.store, self.plan.size, f"{self.plan.seed} {self.state.epoch}")):
                 if i == self.state.batch:
                     self.state.batch += 1
-                    yield group
+                    yield self.store.batch(group, self.task.layers)
             self.state.epoch, self.state.batch = self.state.epoch + 1, 0
             self.store = Store(features_dir())
 
     def train(self) -> None:
         before = signal.signal(signal.SIGTERM, self.stop)
         saved = said = time.monotonic()
-        groups = self.groups()
+        batches = self.batches()
         while self.progress < 1 and not self.stopped:
             began = time.monotonic()
-            self.step(self.store.batch(next(groups), self.task.layers))
+            self.step(next(batches))
             now = time.monotonic()
             self.state.seconds += min(now - began, PAUSE)
             if now - said > SAY_EVERY:

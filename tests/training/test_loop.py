@@ -1,6 +1,7 @@
 """The training loop and what comes out of it: resuming changes nothing, and each drafter learns its dialogues by heart,
 is published, loads as any drafter does, and drafts them."""
 
+import copy
 import json
 import signal
 import sys
@@ -49,10 +50,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def learn(trainer: Trainer, steps: int) -> None:
     """Steps without a clock: the budget is spent evenly over them."""
-    groups = trainer.groups()
+    batches = trainer.batches()
     for i in range(steps):
         trainer.state.seconds = 60 * trainer.plan.minutes * i / steps
-        trainer.step(trainer.store.batch(next(groups), trainer.task.layers))
+        trainer.step(next(batches))
 
 
 DRAFTERS: dict[str, Callable[..., export.Drafter]] = {
@@ -71,12 +72,14 @@ def test_a_drafter_learns_eight_dialogues_and_drafts_them(
     monkeypatch.setattr(eagle3, "SINGLE", 0.3)
     monkeypatch.setattr(dflash, "LAYERS", 2)
     monkeypatch.setattr(dflash, "SLOTS", 64)
+    monkeypatch.setattr(dflash, "DEEP", 1.0)
+    monkeypatch.setattr(dflash, "ODDS", (0.1, 0.1, 0.8))  # learnt by heart at the size that is tested
     task = make(kind, model, store)
     trainer = Trainer(task, store, plan_for(kind, tmp_path))
     learn(trainer, STEPS[kind])
     with torch.no_grad():
         report = summarise([task.hits(store.batch(range(8), task.layers))])
-    assert report.accuracy[0] > 0.9
+    assert report.accuracy[0] > 0.95
     export.publish(DRAFTERS[kind](task, model.decoder), trainer, model)
     network = load_network(model, str(tmp_path / kind))
     assert accepted(kind, model, network, store) > 2
@@ -112,9 +115,22 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(
 
 
 def run(trainer: Trainer, steps: int) -> None:
-    groups = trainer.groups()
+    batches = trainer.batches()
     for _ in range(steps):
-        trainer.step(trainer.store.batch(next(groups), trainer.task.layers))
+        trainer.step(next(batches))
+
+
+def test_dialogues_added_meanwhile_join_in_the_next_epoch(
+    model: Model, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = copy.copy(store)
+    young.documents = store.documents[:4]
+    monkeypatch.setattr(loop, "Store", lambda folder: store)
+    trainer = Trainer(make("eagle", model, store), young, plan_for("eagle", tmp_path))
+    batches = trainer.batches()
+    sizes = [next(batches).tokens for _ in range(3)]
+    assert sizes[0] == int(store.documents["length"][:4].sum())
+    assert sum(sizes[1:]) == int(store.documents["length"].sum())
 
 
 def test_landed_weights_are_a_start_that_changes_nothing(model: Model, store: Store, tmp_path: Path) -> None:
