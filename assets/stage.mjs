@@ -38,6 +38,7 @@ export function keyMove(key, scene, position) {
   return key in moves ? moves[key]() : null;
 }
 
+const TWEEN = 220; // milliseconds, as in stage.css
 export const SPEEDS = [0.5, 1, 2, 4];
 
 // Milliseconds to rest on a frame: longer where there is more to read.
@@ -135,10 +136,10 @@ export class Stage {
 
   listen() {
     this.root.addEventListener("keydown", (event) => this.key(event));
-    this.svg.addEventListener("pointerover", (event) => this.point(event.target.closest?.("[data-id]")?.dataset.id));
-    this.svg.addEventListener("pointerleave", () => this.point(null));
-    this.svg.addEventListener("click", (event) => this.pin(event.target.closest?.("[data-id]")?.dataset.id ?? null));
-    document.addEventListener("visibilitychange", () => document.hidden && this.pause());
+    const under = (event) => event.target.closest?.("[data-id]")?.dataset.id ?? null;
+    this.svg.addEventListener("pointerover", (event) => this.explain(under(event) ?? this.pinned));
+    this.svg.addEventListener("pointerleave", () => this.explain(this.pinned));
+    this.svg.addEventListener("click", (event) => this.pin(under(event)));
   }
 
   key(event) {
@@ -161,11 +162,14 @@ export class Stage {
     this.root.classList.toggle("present", Boolean(data.present));
     this.root.classList.toggle("wide", Boolean(data.wide));
     this.name();
+    for (const [key, colours] of Object.entries(this.hues))
+      for (const [role, colour] of Object.entries(colours)) this.root.style.setProperty(`--${key}-${role}`, colour);
     const fresh = this.id !== data.id;
     if (fresh) this.load(data);
-    this.paint();
-    this.show(this.position);
-    if (fresh && data.autoplay && !this.still()) this.introduce();
+    const place = this.position;
+    const moves = fresh && data.autoplay && !matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.show(moves ? 0 : place); // an untouched page shows how it moves: from the start to where it is to rest
+    if (moves) this.play(place);
   }
 
   load(data) {
@@ -174,11 +178,13 @@ export class Stage {
     this.scene = playable(data.scene) ? data.scene : { size: [1, 1], shapes: [], frames: [{ set: {}, say: "", caption: "" }] };
     this.shapes = new Map(this.scene.shapes.map((shape) => [shape.id, { ...DEFAULTS, ...shape }]));
     this.drawn.clear();
-    this.svg.replaceChildren();
+    [this.under, this.over, this.front] = ["under", "over", "front"].map((name) => make("g", { class: name }));
+    this.svg.replaceChildren(this.under, this.over, this.front);
+    this.told = this.scene.shapes.some((shape) => shape.about);
     this.svg.setAttribute("viewBox", `0 0 ${this.scene.size[0]} ${this.scene.size[1]}`);
     this.scrub.max = this.scene.frames.length - 1;
-    this.pinned = null;
-    this.now = null;
+    this.pinned = this.now = null;
+    this.shown = undefined;
     this.position = clamp(this.scene, data.position ?? 0);
   }
 
@@ -194,33 +200,19 @@ export class Stage {
     this.mark();
   }
 
+  // While it plays, sentences come faster than they are spoken: a screen reader gets the one it rests at.
   mark() {
+    this.say.setAttribute("aria-live", this.timer ? "off" : "polite");
     const word = this.timer ? this.words.pause : this.words.play;
     this.toggle.replaceChildren(icon(this.timer ? ICONS.pause : ICONS.play));
     this.toggle.title = word;
     this.toggle.setAttribute("aria-label", word);
   }
 
-  paint() {
-    for (const [key, colours] of Object.entries(this.hues))
-      for (const [role, colour] of Object.entries(colours)) this.root.style.setProperty(`--${key}-${role}`, colour);
-  }
-
-  // An untouched page shows how it moves: from the start to the place it was asked to rest at.
-  introduce() {
-    const until = this.position;
-    this.show(0);
-    this.play(until);
-  }
-
-  still() {
-    return matchMedia("(prefers-reduced-motion: reduce)").matches;
-  }
-
   play(until = this.scene.frames.length - 1) {
     if (this.position >= this.scene.frames.length - 1) this.show(0);
     const tick = () => {
-      if (this.position >= (until < 0 ? this.scene.frames.length - 1 : until)) return this.pause();
+      if (this.position >= until || document.hidden) return this.pause();
       this.show(this.position + 1);
       this.timer = setTimeout(tick, rest(this.scene.frames[this.position], this.speed));
     };
@@ -232,8 +224,15 @@ export class Stage {
     const running = this.timer !== null;
     clearTimeout(this.timer);
     this.timer = null;
-    if (this.words) this.mark();
-    if (running) this.report();
+    if (!running) return;
+    this.mark();
+    this.say.replaceChildren(this.scene.frames[this.position].say); // once more, now that it is listened to
+    this.report();
+  }
+
+  leave() {
+    clearTimeout(this.timer);
+    clearTimeout(this.later);
   }
 
   go(position) {
@@ -252,10 +251,11 @@ export class Stage {
     const frame = this.scene.frames[position];
     if (this.now && position === this.position + 1) {
       apply(this.now, frame.set);
-      for (const id of Object.keys(frame.set)) this.draw(id);
+      const quick = frame.rest && frame.rest / this.speed < TWEEN; // the next frame would overtake a tween
+      this.enter(Object.keys(frame.set), quick ? "" : "fresh");
     } else {
       this.now = stateAt(this.scene, position);
-      for (const id of this.shapes.keys()) this.draw(id);
+      this.enter(this.shapes.keys(), "");
     }
     this.position = position;
     this.scrub.value = position;
@@ -265,38 +265,45 @@ export class Stage {
     this.explain(this.pinned);
   }
 
-  draw(id) {
+  // What comes up together fades in as one group (two: paths lie under the rest): one layer to blend, not dozens.
+  enter(ids, look) {
+    const batch = { under: make("g", { class: look }), over: make("g", { class: look }), front: this.front };
+    for (const id of ids) this.draw(id, batch);
+    if (batch.under.firstChild) this.under.prepend(batch.under);
+    if (batch.over.firstChild) this.over.append(batch.over);
+  }
+
+  // Only what differs is written: a text that is set again is laid out again.
+  draw(id, batch) {
     const shape = this.shapes.get(id);
     if (!shape) return;
     const now = { ...shape, ...this.now.get(id) };
     const node = this.drawn.get(id);
     if (!now.on) {
+      if (node && node.parentNode.children.length === 1 && !shape.front) node.parentNode.remove();
       node?.remove();
       this.drawn.delete(id);
       return;
     }
-    const group = node ?? this.place(id, now);
-    group.setAttribute("class", `shape ${now.look} ${id === this.pinned ? "pinned" : ""}`);
-    group.style.transform = now.kind === "path" ? "" : `translate(${now.x}px, ${now.y}px)`;
-    const mark = group.querySelector(".mark");
-    if (mark) mark.textContent = now.mark;
-    const text = group.querySelector(".label, .line");
-    if (text) text.textContent = now.label;
+    const group = node ?? this.place(id, now, batch);
+    const before = group.now ?? {};
+    const look = `shape ${now.look} ${id === this.pinned ? "pinned" : ""}`;
+    if (group.getAttribute("class") !== look) group.setAttribute("class", look);
+    const moved = now.kind !== "path" && (before.x !== now.x || before.y !== now.y);
+    if (moved) group.style.transform = `translate(${now.x}px, ${now.y}px)`;
+    if (before.mark !== now.mark) group.querySelector(".mark")?.replaceChildren(now.mark);
+    if (before.label !== now.label) group.querySelector(".label, .line")?.replaceChildren(now.label);
+    group.now = now;
   }
 
-  place(id, shape) {
+  place(id, shape, batch) {
     const group = make("g", { "data-id": id });
     if (shape.hue)
       for (const role of ["fill", "tint", "text"]) group.style.setProperty(`--${role}`, `var(--${shape.hue}-${role})`);
     PARTS[shape.kind](group, shape);
-    const below = shape.kind === "path" ? this.svg.firstChild : null;
-    this.svg.insertBefore(group, below);
+    (shape.front ? batch.front : shape.kind === "path" ? batch.under : batch.over).append(group);
     this.drawn.set(id, group);
     return group;
-  }
-
-  point(id) {
-    this.explain(id ?? this.pinned);
   }
 
   pin(id) {
@@ -308,11 +315,13 @@ export class Stage {
 
   // Beside the picture: what the shape under the pointer is, and the pair of values behind it.
   explain(id) {
+    if (this.shown === id) return;
+    this.shown = id;
     const shape = id ? this.shapes.get(id) : null;
     const rows = shape?.bars ? this.scene.bars[shape.bars] : null;
     this.facts.replaceChildren();
     if (shape?.about) this.facts.append(make("p", { class: "about" }, shape.about));
-    else if (this.scene.shapes.some((other) => other.about)) this.facts.append(make("p", { class: "hint" }, this.words.hint));
+    else if (this.told) this.facts.append(make("p", { class: "hint" }, this.words.hint));
     if (rows?.length) this.facts.append(this.chart(rows, shape.hue));
   }
 
@@ -320,8 +329,7 @@ export class Stage {
     const table = make("table", { class: "pairs" });
     if (hue) table.style.setProperty("--fill", `var(--${hue}-fill)`);
     for (const [label, first, second] of rows) {
-      const row = make("tr");
-      const cell = make("td");
+      const [row, cell] = [make("tr"), make("td")];
       for (const [name, value] of [["one", first], ["two", second]]) {
         const line = make("div", { class: `pair ${name}` });
         const bar = make("span", { class: "length" });
@@ -346,8 +354,7 @@ const PARTS = {
     if (s.h > 8 && s.label) group.append(make("text", { class: "mark", x: s.w - 4, y: middle, "font-size": s.size }, s.mark));
   },
   text(group, s) {
-    const text = make("text", { class: "line", "text-anchor": s.anchor ?? "start", "font-size": s.size }, s.label);
-    group.append(text);
+    group.append(make("text", { class: "line", "text-anchor": s.anchor ?? "start", "font-size": s.size }, s.label));
   },
   path(group, s) {
     group.append(make("path", { d: s.d }));
@@ -365,5 +372,5 @@ export function mount(component) {
   if (!root.stage) root.stage = new Stage(root, (name, value) => setStateValue(name, value));
   root.stage.send = (name, value) => setStateValue(name, value);
   root.stage.update(data);
-  return () => root.stage.pause();
+  return () => root.isConnected || root.stage.leave(); // also called for an update that another one overtook
 }

@@ -225,8 +225,8 @@ def picture(traces: Sequence[Trace], clock: Clock, say: Say) -> Scene:
     lanes = [Lane(i, trace, clock, scale, say) for i, trace in enumerate(traces)]
     shapes = [shape for lane in lanes for shape in lane.fixed(plain)]
     height = TOP + len(lanes) * LANE
-    now = Shape("now", "rect", LEFT, 18, 1.5, height - 30, "now", on=True)
-    reading = Shape("reading", "text", LEFT, 13, look="number", anchor="middle", on=True)
+    now = Shape("now", "rect", LEFT, 18, 1.5, height - 30, "now", on=True, front=True)
+    reading = Shape("reading", "text", LEFT, 13, look="number", anchor="middle", on=True, front=True)
     done = {lane.number: lane.verdict(plain) for lane in lanes}
     shapes += [now, reading, *(s for lane in lanes for part in lane.parts for s in part)]
     shapes += [shape for verdict in done.values() for shape in verdict]

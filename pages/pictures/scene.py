@@ -16,7 +16,7 @@ class Shape:
 
     look: words the style sheet knows (fate, role); hue: a method key or "". label is drawn inside a rect, note at its
     right end, mark in its corner. about, bars: what the reader is told when pointing at it, and the name of a chart.
-    `on`: visible before the first frame.
+    `on`: visible before the first frame. front: it stays above what comes later, and moves all the time.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Shape:
     bars: str = ""
     anchor: Literal["start", "middle", "end"] = "start"
     on: bool = False
+    front: bool = False
 
 
 @dataclass
