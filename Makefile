@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
-.PHONY: setup run test check fix traces golden bench measure
+.PHONY: setup chromium run test check fix traces golden bench bench-app measure
 
 setup: .venv/installed
 	@$(BIN)/python -m models.fetch
@@ -14,8 +14,15 @@ run: setup
 	@echo "DraftScope: http://localhost:$(PORT)  (Ctrl-C stops it; PORT=8600 make run takes another port)"
 	@$(BIN)/python -m pages.parts.serve --server.port $(PORT) --server.headless true
 
-test: setup
+test: setup chromium
 	@$(MAKE) --no-print-directory check
+
+# The browser tests drive a Chromium from the system; where none is and root may install one, it does.
+chromium:
+	@test -n "$$CHROMIUM" || command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing Chromium for the browser tests" && \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install chromium fonts-noto-cjk >/dev/null; } || \
+		echo "No Chromium: the browser tests will be skipped (apt install chromium fonts-noto-cjk, or name one in CHROMIUM)"
 
 check:
 	$(BIN)/ruff format --check .
@@ -36,6 +43,9 @@ golden:
 bench:
 	$(BIN)/python -m spec_core.bench --prompts assets/prompts/bench.jsonl --limit 20 --tokens 96 \
 		--temperature 0 --methods all --ratios --json bench.json
+
+bench-app:
+	$(BIN)/python -m tests.bench_app --json bench-app.json
 
 # The latency lab's recording of this machine.
 measure:

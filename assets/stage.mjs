@@ -170,6 +170,7 @@ export class Stage {
     const moves = fresh && data.autoplay && !matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.show(moves ? 0 : place); // an untouched page shows how it moves: from the start to where it is to rest
     if (moves) this.play(place);
+    if (fresh && data.present) this.root.focus({ preventScroll: true }); // a clicker's keys go where the focus is
   }
 
   load(data) {
@@ -262,6 +263,7 @@ export class Stage {
     this.scrub.setAttribute("aria-valuetext", frame.caption);
     this.headline.textContent = frame.caption;
     this.say.textContent = frame.say;
+    this.svg.setAttribute("aria-label", `${frame.caption}: ${frame.say}`);
     this.explain(this.pinned);
   }
 

@@ -1,39 +1,32 @@
-"""The app in a real browser: Debian's Chromium driven by Playwright. Skipped, with the reason, where one is missing."""
+"""The app in a real browser: the system's Chromium, driven by Playwright. Skipped, with the reason, without one."""
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync")
+from tests.browser.app import CHROMIUM, NO_CHROMIUM, QUIET, ROOT, SHAPE, free_port, served, wait_for  # noqa: F401
+
+PICTURED = ("", "race", "step")  # pages that open with a picture
+OWN_PROBES = ("/_stcore/health", "/_stcore/host-config")  # Streamlit's own search for its server below a page's address
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@dataclass
+class Log:
+    """What a page has asked for and what it complained of."""
 
+    asked: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
-def wait_for(address: str, seconds: float = 40) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            urllib.request.urlopen(address + "/_stcore/health", timeout=1).read()
-            return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise TimeoutError(f"no server at {address}")
+    def listen(self, page: Any) -> None:
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("console", self.hear)
+
+    def hear(self, message: Any) -> None:
+        if message.type == "error" and not message.location["url"].endswith(OWN_PROBES):
+            self.faults.append(message.text)
 
 
 @pytest.fixture(scope="session")
@@ -41,20 +34,14 @@ def server() -> Iterator[str]:
     """A freshly started app that nobody has visited."""
     if not list((ROOT / "assets" / "traces").glob("*.jsonl.gz")):
         pytest.skip("no recorded traces are here: run make traces")
-    address = f"http://127.0.0.1:{(port := free_port())}"
-    options = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
-    app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(address)
-    yield address
-    app.terminate()
-    app.wait(10)
+    with served() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
-        pytest.skip("no Chromium is here: on Debian, apt install chromium")
+        pytest.skip(NO_CHROMIUM)
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         shown = driver.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
@@ -62,21 +49,49 @@ def browser() -> Iterator[Any]:
         shown.close()
 
 
-@pytest.fixture
-def visit(browser: Any, server: str) -> Iterator[Callable[..., Any]]:
-    """visit(path, width=, motion=) → a page whose picture is drawn."""
-    opened: list[Any] = []
+@pytest.fixture(scope="module")
+def desktop(browser: Any) -> Iterator[Any]:
+    """One window for tests that need nothing special: what it has loaded once, it keeps. Nothing moves by itself."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    yield context
+    context.close()
 
-    def go(path: str, width: int = 1280, motion: str = "reduce") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 720}, reduced_motion=motion)
-        opened.append(context)
-        page = context.new_page()
-        page.asked = []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(f"{server}/{path}")
-        page.locator(".stage .scene .shape rect").first.wait_for(timeout=60_000)
-        return page
+
+def opened(context: Any, address: str, path: str) -> Any:
+    """A new page whose picture, or else whose title, is drawn; `page.log` is its Log."""
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.log = Log()
+    page.log.listen(page)
+    page.goto(f"{address}/{path}")
+    page.locator(SHAPE if path.split("?")[0] in PICTURED else "h1").first.wait_for()
+    return page
+
+
+@pytest.fixture
+def visit(desktop: Any, server: str) -> Iterator[Callable[..., Any]]:
+    """visit(path) → a page in the shared window."""
+    pages: list[Any] = []
+
+    def go(path: str) -> Any:
+        pages.append(opened(desktop, server, path))
+        return pages[-1]
 
     yield go
-    for context in opened:
+    for page in pages:
+        page.close()
+
+
+@pytest.fixture
+def window(browser: Any, server: str) -> Iterator[Callable[..., Any]]:
+    """window(path, **options of a browser context) → a page in a window of its own."""
+    contexts: list[Any] = []
+
+    def go(path: str, **options: Any) -> Any:
+        given = {"viewport": {"width": 1280, "height": 720}, "reduced_motion": "reduce"} | options
+        contexts.append(browser.new_context(**given))
+        return opened(contexts[-1], server, path)
+
+    yield go
+    for context in contexts:
         context.close()
