@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from spec_core.trace import Card, DraftTree, KnobValue, Pass, PassKind, Sampling, tidy
+from spec_core.trace import Card, DraftTree, KnobValue, Pass, PassKind, Refusal, Sampling, tidy
 
 if TYPE_CHECKING:
     import torch
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Knobs = Mapping[str, KnobValue]
 
 
-class KnobError(ValueError):
+class KnobError(Refusal):
     """A knob that does not exist or a value it cannot take; the message lists what would do."""
 
 
@@ -36,10 +36,15 @@ class Knob:
         try:
             found = as_bool(value) if kind is bool else kind(value)
         except ValueError as error:
-            raise KnobError(f"{self.name}={value!r}: give {self.range}") from error
+            raise self.refusal(repr(value)) from error
         if not self.admits(found):
-            raise KnobError(f"{self.name}={value}: give {self.range}")
+            raise self.refusal(str(value))
         return found
+
+    def refusal(self, value: str) -> KnobError:
+        values = {"knob": self.name, "value": value, "low": self.low or 0, "high": self.high or 0}
+        kind = "knob" if self.low is not None else "choice"
+        return KnobError(f"{self.name}={value}: give {self.range}", kind, {**values, "choices": self.words})
 
     def admits(self, value: KnobValue) -> bool:
         if isinstance(value, str):
@@ -49,9 +54,14 @@ class Knob:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     @property
+    def words(self) -> str:
+        """What may be said instead of a number."""
+        return ", ".join(self.choices) or "true, false"
+
+    @property
     def range(self) -> str:
         if self.choices:
-            return "one of " + ", ".join(self.choices)
+            return f"one of {self.words}"
         if isinstance(self.published, bool):
             return "true or false"
         noun = "a whole number" if isinstance(self.published, int) else "a number"
@@ -206,5 +216,5 @@ class Method:
         for name in given:
             if name not in known:
                 have = ", ".join(known) or "none"
-                raise KnobError(f"{self.title} has no knob {name!r}; it has: {have}")
+                raise KnobError(f"{self.title} has no knob {name!r}; it has: {have}", "unknown", {"knob": name})
         return {name: knob.read(given.get(name, knob.published)) for name, knob in known.items()}

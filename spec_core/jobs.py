@@ -83,12 +83,12 @@ class Cancel(Struct, frozen=True, tag=True):
 class Failure(Struct, frozen=True):
     """Why a run could not be done.
 
-    long: more prompt tokens than the context holds. module: a package is missing. run: models or decoding refused, as
-    the message says. memory: a shape does not fit, sizes in GB. died: the worker ended. everywhere: no other method
-    would do better.
+    kind: that of a Refusal, such as long or memory; module: a package is missing; fetch, load: the models cannot be had;
+    died: the worker ended; run: anything else, as the message among the values says. everywhere: no other method would
+    do better.
     """
 
-    kind: Literal["long", "module", "run", "memory", "died"]
+    kind: str
     values: dict[str, str | int | float]
     everywhere: bool = False
 

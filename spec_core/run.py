@@ -21,6 +21,7 @@ from spec_core.trace import (
     Header,
     KnobValue,
     Prompt,
+    Refusal,
     Sampling,
     Step,
     Trace,
@@ -31,7 +32,7 @@ from spec_core.trace import Network as NetworkCard
 Part = Header | Step | End
 
 
-class RequestError(ValueError):
+class RequestError(Refusal):
     """A run that cannot start; the message says what to change."""
 
 
@@ -50,9 +51,9 @@ class Request:
 def chat_prompt(model: Model, text: str) -> Prompt:
     """A user's text in the target's chat template; RequestError for an empty one."""
     if not text.strip():
-        raise RequestError("The prompt is empty: type a question or a task.")
+        raise RequestError("The prompt is empty: type a question or a task.", "empty")
     if model.tokenizer is None:
-        raise RequestError("This target has no tokenizer: give a prompt as token ids.")
+        raise RequestError("This target has no tokenizer: give a prompt as token ids.", "tokenizer")
     return Prompt(text, model.tokenizer.chat(text), "chat")
 
 
@@ -61,7 +62,7 @@ def raw_prompt(model: Model, text: str) -> Prompt:
     if not text:
         raise RequestError("The prompt is empty: type the beginning of a text.")
     if model.tokenizer is None:
-        raise RequestError("This target has no tokenizer: give a prompt as token ids.")
+        raise RequestError("This target has no tokenizer: give a prompt as token ids.", "tokenizer")
     return Prompt(text, model.tokenizer.raw(text), "raw")
 
 
@@ -81,9 +82,8 @@ def plan(model: Model, request: Request) -> Plan:
     limit = min(request.limit or most, most)
     vocab = model.decoder.config.vocab
     if not ids:
-        raise RequestError("The prompt is empty: type a question or a task.")
-    if len(ids) >= limit:
-        raise RequestError(f"The prompt has {len(ids)} tokens and the context holds {limit}: shorten it.")
+        raise RequestError("The prompt is empty: type a question or a task.", "empty")
+    check_length(ids, limit)
     if not 0 <= min(ids) <= max(ids) < vocab:
         raise RequestError(f"The prompt holds a token the target does not know: ids run from 0 to {vocab - 1}.")
     if request.budget < 1:
@@ -93,12 +93,20 @@ def plan(model: Model, request: Request) -> Plan:
     return Plan(ids, request.budget, limit, model.stops, request.sampling)
 
 
+def check_length(ids: list[int], limit: int) -> None:
+    if len(ids) >= limit:
+        message = f"The prompt has {len(ids)} tokens and the context holds {limit}: shorten it."
+        raise RequestError(message, "long", {"tokens": len(ids), "limit": limit})
+
+
 def check_kind(method: Method, network: Network | None) -> None:
     """Refuse weights of another kind: they may run, and would be shown under a name that is not theirs."""
     have = network.kind if network else ""
     if have != method.network:
         wanted = f"needs {method.network} weights" if method.network else "takes no drafter"
-        raise RequestError(f"{method.title} {wanted}, and was given {have or 'none'}.")
+        raise RequestError(
+            f"{method.title} {wanted}, and was given {have or 'none'}.", "weights", {"have": have or "–"}
+        )
 
 
 def run(

@@ -5,7 +5,7 @@ Everything drawn, counted, saved or shared is made from these types: a recorded 
 
 import gzip
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,8 +20,16 @@ Word = str | list[int]  # a token's text, or its bytes where they are no text of
 KnobValue = bool | int | float | str
 
 
-class TraceError(ValueError):
-    """A trace file that cannot be read; the message is one sentence for its reader."""
+class Refusal(ValueError):
+    """What somebody asked for cannot be had: the message is a sentence for them, kind and values for translators."""
+
+    def __init__(self, message: str, kind: str = "", values: Mapping[str, str | int | float] | None = None):
+        super().__init__(message)
+        self.kind, self.values = kind, dict(values or {})
+
+
+class TraceError(Refusal):
+    """A trace file that cannot be read."""
 
 
 class Pass(Struct, frozen=True, omit_defaults=True):
@@ -200,6 +208,12 @@ class _Line(Struct, frozen=True, omit_defaults=True):
     end: End | None = None
 
 
+class _Schema(Struct, frozen=True):
+    """As much of a header as every schema shares."""
+
+    header: dict[str, object]
+
+
 def tidy(x: float, digits: int = 5) -> float:
     """A probability or a time with `digits` significant digits: what a reader can use, at a third of the bytes."""
     return float(f"{x:.{digits}g}") if math.isfinite(x) else 0.0
@@ -221,15 +235,27 @@ def decode_line(line: bytes) -> Header | Step | End:
     try:
         parsed = msgspec.json.decode(line, type=_Line)
     except msgspec.DecodeError as error:
-        raise TraceError(f"This is not a line of a DraftScope trace: {error}.") from error
+        check_schema(line)
+        raise TraceError(f"This is not a line of a DraftScope trace: {error}.", "line") from error
     part = parsed.header or parsed.step or parsed.end
     if part is None:
-        raise TraceError("This is not a line of a DraftScope trace: it holds no header, step or end.")
-    if isinstance(part, Header) and part.schema != SCHEMA:
-        raise TraceError(f"This trace has schema {part.schema} and this version reads {SCHEMA}: record it again.")
+        raise TraceError("This is not a line of a DraftScope trace: it holds no header, step or end.", "line")
+    if isinstance(part, Header):
+        check_schema(line)
     if isinstance(part, Step):
         check_step(part)
     return part
+
+
+def check_schema(line: bytes) -> None:
+    """Tell a header of another schema, which may look like no header of ours at all, from a broken one."""
+    try:
+        found = msgspec.json.decode(line, type=_Schema).header["schema"]
+    except (msgspec.DecodeError, KeyError):
+        return
+    if found != SCHEMA:
+        message = f"This trace has schema {found} and this version reads {SCHEMA}: record it again."
+        raise TraceError(message, "schema", {"schema": str(found)[:40], "ours": SCHEMA})
 
 
 def check_step(step: Step) -> None:
@@ -239,30 +265,30 @@ def check_step(step: Step) -> None:
     tree, verdict = step.draft, step.verdict
     offered = [*(tree.tokens[node] for node in verdict.path[1:]), verdict.bonus]
     if not step.committed or step.committed != offered[: len(step.committed)]:
-        raise TraceError("A step is broken: it commits other tokens than its path and bonus.")
+        raise TraceError("A step is broken: it commits other tokens than its path and bonus.", "step")
 
 
 def check_tree(tree: DraftTree) -> None:
     n = len(tree.tokens)
     shapes = {n, len(tree.parents), len(tree.passes), len(tree.probs), len(tree.beam)}
     if len(shapes) != 1 or n == 0 or tree.parents[0] != -1:
-        raise TraceError("A step's tree is broken: its lists differ in length or it has no root.")
+        raise TraceError("A step's tree is broken: its lists differ in length or it has no root.", "step")
     if any(not 0 <= p < i for i, p in enumerate(tree.parents) if i):
-        raise TraceError("A step's tree is broken: a parent does not come before its child.")
+        raise TraceError("A step's tree is broken: a parent does not come before its child.", "step")
     kept = set(tree.kept)
     if 0 not in kept or not kept <= set(range(n)) or any(tree.parents[k] not in kept for k in kept - {0}):
-        raise TraceError("A step's tree is broken: a kept node's parent was not kept.")
+        raise TraceError("A step's tree is broken: a kept node's parent was not kept.", "step")
     if tree.kept != sorted(kept) or any(not 0 <= lost.node < n for lost in tree.others):
-        raise TraceError("A step's tree is broken: it lists a node twice, out of order, or one that is not there.")
+        raise TraceError("A step's tree is broken: a node is listed twice, out of order, or is not there.", "step")
 
 
 def check_verdict(tree: DraftTree, verdict: Verdict) -> None:
     kept, path = set(tree.kept), verdict.path
     asked = {wanted.node for wanted in verdict.wanted} | {decision.node for decision in verdict.decisions}
     if not {*path, *asked} <= kept or len(verdict.p) != len(tree.kept):
-        raise TraceError("A step's verdict is broken: it speaks of nodes that were not kept.")
+        raise TraceError("A step's verdict is broken: it speaks of nodes that were not kept.", "step")
     if path[:1] != [0] or any(tree.parents[b] != a for a, b in zip(path, path[1:], strict=False)):
-        raise TraceError("A step's verdict is broken: its path does not lead down from the root.")
+        raise TraceError("A step's verdict is broken: its path does not lead down from the root.", "step")
 
 
 def grown(trace: Trace | None, part: Header | Step | End) -> Trace:
@@ -270,7 +296,7 @@ def grown(trace: Trace | None, part: Header | Step | End) -> Trace:
     if isinstance(part, Header):
         return Trace(part, trace.steps if trace else [], trace.end if trace else None)
     if trace is None:
-        raise TraceError("This file does not start with a trace header.")
+        raise TraceError("This file does not start with a trace header.", "start")
     if isinstance(part, Step):
         trace.steps.append(part)
     else:
@@ -286,7 +312,7 @@ def read(lines: Iterable[bytes]) -> Trace:
             break
         trace = grown(trace, decode_line(line))
     if trace is None:
-        raise TraceError("This file holds no trace: its first line is missing or broken.")
+        raise TraceError("This file holds no trace: its first line is missing or broken.", "start")
     return trace
 
 
@@ -296,7 +322,7 @@ def load(path: Path | str) -> Trace:
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
-        raise TraceError(f"{path.name} cannot be read: {error}.") from error
+        raise TraceError(f"{path.name} cannot be read: {error}.", "packed") from error
     return read(raw.splitlines(keepends=True))
 
 

@@ -19,7 +19,7 @@ import msgspec
 from spec_core import measurement
 from spec_core.contention import Watch
 from spec_core.jobs import FAILED, Ask, Cancel, Failure, LatencySpec, Spec
-from spec_core.trace import End, Header, Step, encode
+from spec_core.trace import End, Header, Refusal, Step, encode
 
 if TYPE_CHECKING:
     from models.load import Model, Network
@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from spec_core.run import Request
 
 WARM_UP = 8  # tokens decoded, and thrown away, before a run is measured
-
-
-class TooLong(ValueError):
-    """A prompt that does not fit the target's context."""
-
-    def __init__(self, tokens: int, limit: int):
-        super().__init__(f"The prompt has {tokens} tokens and the target reads {limit} at most.")
-        self.tokens, self.limit = tokens, limit
-
-
-class Refused(ValueError):
-    """What cannot be done here, as the failure to be told."""
-
-    def __init__(self, failure: Failure):
-        super().__init__(failure.kind)
-        self.failure = failure
 
 
 class Inbox:
@@ -89,14 +73,23 @@ def answer(spec: Spec | LatencySpec, cancelled: Callable[[], bool]) -> Iterator[
         yield from map(encode, live(spec, request, cancelled))
     except ModuleNotFoundError as error:
         yield failed(Failure("module", {"name": str(error.name)}, everywhere=True))
-    except Refused as error:
-        yield failed(error.failure)
-    except TooLong as error:
-        yield failed(Failure("long", {"tokens": error.tokens, "limit": error.limit}, everywhere=True))
     except Exception as error:
         if not isinstance(error, ValueError | OSError | RuntimeError):  # those have a message meant to be read
             traceback.print_exc()
-        yield failed(Failure("run", {"message": str(error) or type(error).__name__}, everywhere))
+        yield failed(failure(error, everywhere))
+
+
+def failure(error: Exception, everywhere: bool) -> Failure:
+    """What went wrong, by kind where it has one, with its own words for those who do not know the kind."""
+    from models.decoder import ConfigError
+    from models.fetch import FetchError
+
+    values: dict[str, str | int | float] = {"message": str(error) or type(error).__name__}
+    if isinstance(error, Refusal):
+        return Failure(error.kind or "run", values | error.values, everywhere)
+    if isinstance(error, FetchError):
+        return Failure("fetch", values, everywhere)
+    return Failure("load" if isinstance(error, ConfigError) else "run", values, everywhere)
 
 
 def failed(failure: Failure) -> bytes:
@@ -105,12 +98,10 @@ def failed(failure: Failure) -> bytes:
 
 def request_of(spec: Spec, model: "Model") -> "Request":
     from spec_core.methods import find
-    from spec_core.run import Request, chat_prompt, raw_prompt
+    from spec_core.run import Request, chat_prompt, check_length, raw_prompt
 
     prompt = {"chat": chat_prompt, "raw": raw_prompt}[spec.kind](model, spec.prompt)
-    most = model.decoder.config.max_positions
-    if len(prompt.ids) >= most:
-        raise TooLong(len(prompt.ids), most)
+    check_length(prompt.ids, model.decoder.config.max_positions)
     return Request(find(spec.method), prompt, spec.knobs, spec.sampling, spec.budget)
 
 
@@ -152,7 +143,7 @@ def subject(spec: LatencySpec) -> "Subject":
         return of_shape(spec.shape, spec.device)
     except TooBig as error:
         values: dict[str, str | int | float] = {"shape": error.title, "need": error.need, "have": error.have}
-        raise Refused(Failure("memory", values)) from error
+        raise Refusal(str(error), "memory", values) from error
 
 
 def main() -> None:
