@@ -13,10 +13,14 @@ st.set_page_config(page_title="DraftScope", page_icon=str(ASSETS / "icon.svg"), 
 st.html(ASSETS / "page.css")
 if st.query_params.get("present") == "1":
     st.html(ASSETS / "present.css")
+PAGES = ("start", "race", "step", "about")
+LIVE = ("race", "step")  # these show the runs themselves
+pages = [st.Page(f"pages/{name}.py", title=t(f"nav.{name}"), url_path=name, default=name == PAGES[0]) for name in PAGES]
+page = st.navigation(pages, position="top")
+runs.catch_up()
 with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", key="topbar"):
     st.markdown("**DraftScope**", width="content")
-    runs.follow()
+    if page.url_path not in LIVE:
+        runs.follow()
     choose_language()
-PAGES = ("start", "race", "step", "decode", "about")
-pages = [st.Page(f"pages/{name}.py", title=t(f"nav.{name}"), url_path=name, default=name == PAGES[0]) for name in PAGES]
-st.navigation(pages, position="top").run()
+page.run()

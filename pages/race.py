@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, choice, entry
+from pages.parts import cards, choice, entry, live, runs
 from pages.parts.address import keep, recall
 from pages.parts.stage import stage
+from pages.parts.state import desk
 from pages.parts.text import t, t_or
 from pages.pictures import lanes
 from pages.pictures.scene import Value
@@ -30,16 +31,21 @@ def choose_clock(place: DeltaGenerator) -> lanes.Clock:
 
 
 entry.through_app()
+runs.catch_up()
 st.title(t("race.title"), anchor=False)
-left, middle, right = st.columns([5, 4, 5], vertical_alignment="bottom")
-chosen = choice.runs(left, middle)
-if chosen is None or not chosen.traces:
-    st.info(t("stepping.empty"))
-else:
-    clock = choose_clock(right)
-    st.caption(chosen.traces[0].header.prompt.text)
+row = st.container(horizontal=True, vertical_alignment="bottom", key="controls")
+asked = choice.prompt(row)
+live.form(row, live.RACE)
+chosen = choice.runs(asked, row)
+clock = choose_clock(row)
+live.status()
+if chosen:
+    cards.asked(chosen.traces[0])
     scene = lanes.picture(chosen.traces, clock, say)
     keys = [trace.header.method.key for trace in chosen.traces]
-    stage(scene, keys, key=f"race-{chosen.key}-{clock}", position=len(scene.frames) - 1, autoplay=True, wide=True)
+    over = not desk().todo
+    stage(scene, keys, key=f"race-{chosen.key}-{clock}", position=len(scene.frames) - 1, autoplay=over, wide=True)
     st.caption(t(f"clock.{clock}.about"))
     cards.draw(chosen.traces, chosen.origin)
+elif not desk().todo:
+    st.info(t("stepping.empty"))

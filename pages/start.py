@@ -28,7 +28,8 @@ if trace:
     stage(scene, [trace.header.method.key], key="start", position=len(scene.frames) - 1, autoplay=True)
     st.caption(f"{cards.title(trace.header.method)} · {trace.header.prompt.text} · {cards.badge(trace, 'replay')}")
 doors = st.columns(3)
-for door, name in zip(doors, ("race", "step", "decode"), strict=True):
+DOORS = {"race": ("race", {}), "step": ("step", {}), "live": ("race", {"live": "1"})}
+for door, (name, (page, query)) in zip(doors, DOORS.items(), strict=True):
     with door.container(border=True):
-        st.page_link(f"pages/{name}.py", label=f"**{t(f'door.{name}')}**")
+        st.page_link(f"pages/{page}.py", label=f"**{t(f'door.{name}')}**", query_params=query)
         st.caption(t(f"door.{name}.about"))

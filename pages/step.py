@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from pages.parts import cards, choice, entry
+from pages.parts import cards, choice, entry, live, runs
 from pages.parts.stage import stage
+from pages.parts.state import desk
 from pages.parts.text import t
 from pages.pictures import step as picture
 from pages.pictures.scene import Scene, Value
@@ -72,12 +73,14 @@ def table(trace: Trace, step: Step) -> None:
 
 
 entry.through_app()
+runs.catch_up()
 st.title(t("stepping.title"), anchor=False)
-left, middle = st.columns([5, 4], vertical_alignment="bottom")
-chosen = choice.runs(left, middle, ("published", "device"))
-if chosen is None or not chosen.traces:
-    st.info(t("stepping.empty"))
-else:
+row = st.container(horizontal=True, vertical_alignment="bottom", key="controls")
+asked = choice.prompt(row)
+live.form(row, live.STEP)
+chosen = choice.runs(asked, row, ("published", "device"))
+live.status()
+if chosen:
     trace = choice.one_of(chosen)
     scene = picture.picture(trace, say)
     place = opening(trace, scene)
@@ -85,3 +88,6 @@ else:
     remember(position)
     table(trace, trace.steps[scene.frames[min(position, len(scene.frames) - 1)].at])
     st.caption(cards.badge(trace, chosen.origin))
+    cards.save([trace])
+elif not desk().todo:
+    st.info(t("stepping.empty"))

@@ -2,7 +2,6 @@
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -10,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.parts import facts, source
 from pages.parts.colours import look, theme
+from pages.parts.state import Origin
 from pages.parts.text import Value, t, t_or
 from pages.parts.tokens import text_html
 from spec_core.trace import Card, Trace, accepted_by_depth, ids, tau, tokens_per_second
@@ -17,7 +17,6 @@ from spec_core.trace import Card, Trace, accepted_by_depth, ids, tau, tokens_per
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
 FONT = "'Source Sans', 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
-Origin = Literal["measured", "replay"]
 
 
 def say(key: str, values: Mapping[str, Value] | None = None) -> str:
@@ -47,19 +46,19 @@ def heading(card: Card, remark: str = "") -> str:
     return f'<header><h3><i class="ds-swatch"></i>{name}</h3><span class="ds-badge">{remark}</span></header>'
 
 
-def introduce(methods: Sequence[Card]) -> None:
-    """Before the first run: who will draft, and how."""
-    for card in methods:
-        idea = html.escape(t_or(f"method.{card.key}.idea", card.idea))
-        st.html(frame(card, heading(card, html.escape(card.paper)) + f"<p>{idea}</p>"))
-
-
 def growing(trace: Trace, bar: DeltaGenerator, view: DeltaGenerator, label: Mapping[str, Value], budget: int) -> None:
     """A run in hand: how far it is, and its text so far."""
     done = len(ids(trace))
     bar.progress(min(1.0, done / budget), t("progress.run", {**label, "tokens": done}))
     card = trace.header.method
-    view.html(frame(card, heading(card) + text_html(trace, look(card.key, theme()))))
+    text = text_html(trace, look(card.key, theme()))
+    view.html(frame(card, heading(card) + f'<div class="ds-growing">{text}</div>'))
+
+
+def asked(trace: Trace) -> None:
+    """The prompt: two lines of it at most, all of it under the pointer."""
+    text = html.escape(trace.header.prompt.text)
+    st.html(f'<p class="ds-asked" style="--muted:{theme().muted}" title="{text}">{text}</p>')
 
 
 def draw(traces: Sequence[Trace], origin: Origin) -> None:
@@ -70,6 +69,10 @@ def draw(traces: Sequence[Trace], origin: Origin) -> None:
     draw_depths(traces)
     with st.expander(t("table.runs")):
         st.table(numbers_table(traces))
+    save(traces)
+
+
+def save(traces: Sequence[Trace]) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(t("save"), width="content")
         for place, trace in enumerate(traces):

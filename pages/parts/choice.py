@@ -1,6 +1,7 @@
 """What a page shows: the reader's own runs, or one of the recorded prompts. The choice stands in the address."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -29,33 +30,45 @@ def prompt_name(key: str) -> str:
     return t("choice.own") if key == OWN else t_or(f"trace.{key}", key)
 
 
-def runs(left: DeltaGenerator, right: DeltaGenerator, presets: tuple[str, ...] = PRESETS) -> Choice | None:
-    """Own runs or a recorded prompt under a preset, as the reader chooses; None where there is nothing at all.
+def own() -> list[Trace]:
+    """The runs on the desk that have something to see."""
+    return [trace for trace in desk().traces if len(trace.steps) > 1]
 
-    left, right: where the two choices stand.
-    """
-    own = [trace for trace in desk().traces if len(trace.steps) > 1]
-    known = [OWN] * bool(own) + recorded.prompts()
+
+def prompt(place: DeltaGenerator) -> str | None:
+    """Own runs or a recorded prompt, as the reader chooses; None where there is nothing at all."""
+    known = [OWN] * bool(own()) + recorded.prompts()
     if not known:
         return None
+    if desk().fresh and own():  # what has just come is shown at once; the reader may turn away from it again
+        st.session_state.trace, desk().fresh = OWN, False
     recall("trace", known, known[0])
-    asked = keep("trace", left.selectbox(t("choice.prompt"), known, format_func=prompt_name, key="trace"))
+    found = place.selectbox(t("choice.prompt"), known, format_func=prompt_name, key="trace", width="stretch")
+    return keep("trace", found)
+
+
+def runs(asked: str | None, place: DeltaGenerator, presets: tuple[str, ...] = PRESETS) -> Choice | None:
+    """The runs of that prompt, under a preset where they are recorded; None where there are none."""
+    if asked is None:
+        return None
     if asked == OWN:
-        return Choice(f"{OWN}-{own[0].header.id}", own, desk().origin)
+        return Choice(f"{OWN}-{own()[0].header.id}", own(), desk().origin)
     recall("tuning", presets, presets[0])
-    preset = keep("tuning", choose_preset(right, presets))
+    preset = keep("tuning", preset_control(place, t("tuning"), presets, "tuning"))
     found = recorded.lanes(asked, preset, list(source.methods()))
-    return Choice(f"{asked}-{preset}", found, "replay")
+    return Choice(f"{asked}-{preset}", found, "replay") if found else None
 
 
-def choose_preset(place: DeltaGenerator, presets: tuple[str, ...]) -> str | None:
+def preset_control(place: Any, label: str, presets: tuple[str, ...], key: str, busy: bool = False) -> str | None:
+    """place: a container, or the whole of streamlit for the one that is open."""
     return place.segmented_control(
-        t("preset"),
+        label,
         presets,
         required=True,
         format_func=lambda name: t(f"preset.{'this device' if name == 'device' else name}"),
         help=t("preset.help"),
-        key="tuning",
+        key=key,
+        disabled=busy,
     )
 
 

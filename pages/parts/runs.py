@@ -9,8 +9,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.parts import cards, source
+from pages.parts.address import put
 from pages.parts.state import Desk, Notice, Order, desk
-from pages.parts.text import Value, t, t_or
+from pages.parts.text import Value, catalogue, t, t_or
 
 if TYPE_CHECKING:
     from spec_core.jobs import Snapshot
@@ -20,16 +21,18 @@ AWAY = 2.0  # the same on pages that do not show it
 MOST = 24  # ids read from an address, which anybody can write
 
 
-def begin(orders: list[Order], prompt: str) -> None:
-    """Queue the orders. A method without its drafter is left out, and said."""
+def begin(orders: list[Order], prompt: str) -> bool:
+    """Queue the orders, or say why not. A method without its drafter is left out, and said."""
     known = source.methods()
     ready = [order for order in orders if source.has_drafter(known[order.method])]
-    missing = [known[order.method].title for order in orders if order not in ready]
+    missing = [Notice("problem.drafter", {"method": order.method}) for order in orders if order not in ready]
     try:
-        desk().start(source.submit(ready), prompt)
-        desk().notices = [Notice("problem.drafter", {"method": title}) for title in missing]
+        if ready:
+            desk().start(source.submit(ready), prompt)
+        desk().notices = missing
     except source.Problem as problem:
         desk().notices = [problem.notice]
+    return bool(desk().todo)
 
 
 def stop() -> None:
@@ -38,24 +41,20 @@ def stop() -> None:
         source.cancel(id)
 
 
-def put_in_address() -> None:
-    ids = ",".join(desk().asked)
-    if ids and st.query_params.get("job") != ids:
-        st.query_params["job"] = ids
-
-
 def leave() -> None:
     """The runs last asked for are not what is shown any more."""
     desk().asked = []
-    st.query_params.pop("job", None)
+    put("job", "")
 
 
-def adopt() -> None:
-    """After a reload the session is new and only the address knows which runs were asked for."""
+def adopt() -> bool:
+    """After a reload the session is new and only the address knows which runs were asked for. Whether it did."""
     ids = [id for id in st.query_params.get("job", "").split(",") if id][:MOST]
     if ids and desk() == Desk() and source.can_run():
         first = source.look(ids[0])
         desk().start(ids, first.spec.prompt if first else "")
+        return True
+    return False
 
 
 def collect() -> "Snapshot | None":
@@ -72,8 +71,8 @@ def settle(id: str, now: "Snapshot | None") -> None:
     if now is None:
         desk().settle(id, None, Notice("problem.gone", {}))
     elif failure := now.failure:
-        title = source.methods()[now.spec.method].title
-        desk().settle(id, None, Notice(f"problem.{failure.kind}", {"method": title, **failure.values}))
+        values = {"method": now.spec.method, **failure.values}
+        desk().settle(id, None, Notice(f"problem.{failure.kind}", values))
         if failure.everywhere:  # the others would only say the same
             stop()
             desk().todo = []
@@ -81,18 +80,31 @@ def settle(id: str, now: "Snapshot | None") -> None:
         desk().settle(id, now.trace if now.trace and now.trace.steps else None, None)
 
 
+def said(notice: Notice) -> str:
+    """A notice in the reader's language; of a kind nobody translated, its own words."""
+    key = notice.key if notice.key in catalogue("en") else "problem.run"
+    method = source.methods().get(str(notice.values.get("method")))
+    return t(key, {**notice.values, "method": cards.title(method.card)} if method else notice.values)
+
+
 def label() -> dict[str, Value]:
     place = desk()
     return {"number": len(place.asked) - len(place.todo) + 1, "count": len(place.asked)}
 
 
-def follow() -> None:
-    """On every page: keep the runs alive, and tell that they go on."""
-    adopt()
+def catch_up() -> None:
+    """First thing on every page: find the runs in the address again, and settle those that are over."""
+    if adopt() and collect() is None and "trace" in st.query_params:
+        desk().fresh = False  # they were over before: the link says what to look at
     collect()
+    if ids := ",".join(desk().asked):
+        put("job", ids)
+
+
+def follow() -> None:
+    """On a page that does not show them: keep the runs alive, and tell that they go on."""
     if not desk().todo:
         return
-    put_in_address()
 
     def look() -> None:
         if collect():

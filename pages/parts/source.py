@@ -98,8 +98,10 @@ def open_file(name: str, raw: bytes) -> Trace:
     try:
         raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
         trace = read(raw.splitlines(keepends=True))
-    except (TraceError, OSError, EOFError, zlib.error) as error:
-        raise Problem("problem.file", {"file": name, "message": str(error)}) from error
+    except TraceError as error:
+        raise Problem(f"file.{error.kind}", {"file": name, **error.values}) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise Problem("file.packed", {"file": name}) from error
     return trace
 
 

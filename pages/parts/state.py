@@ -8,6 +8,8 @@ import streamlit as st
 from pages.parts.text import Value
 from spec_core.trace import KnobValue, Sampling, Trace
 
+Origin = Literal["measured", "replay"]
+
 
 @dataclass(frozen=True)
 class Order:
@@ -30,29 +32,38 @@ class Notice:
 
 @dataclass
 class Desk:
-    """`asked`: ids of the runs last asked for. `todo`: those not over, the first in hand. `traces`: what is shown."""
+    """`asked`: ids of the runs last asked for. `todo`: those not over, the first in hand. `traces`: what is shown.
+
+    `old`: the traces are still those of the runs before. `fresh`: the pages have yet to turn to new ones.
+    """
 
     asked: list[str] = field(default_factory=list)
     todo: list[str] = field(default_factory=list)
     prompt: str = ""
     traces: list[Trace] = field(default_factory=list)
-    origin: Literal["measured", "replay"] = "measured"
+    origin: Origin = "measured"
     notices: list[Notice] = field(default_factory=list)
+    old: bool = False
+    fresh: bool = False
 
     def start(self, ids: list[str], prompt: str = "") -> None:
+        """What is shown stays until the first of the new runs has something to show instead."""
         self.asked, self.todo, self.prompt = list(ids), list(ids), prompt
-        self.show([], "measured")
+        self.notices, self.old, self.fresh = [], True, False
 
-    def show(self, traces: list[Trace], origin: Literal["measured", "replay"]) -> None:
+    def show(self, traces: list[Trace], origin: Origin) -> None:
         self.traces, self.origin, self.notices = traces, origin, []
+        self.old, self.fresh = False, True
 
     def settle(self, id: str, trace: Trace | None, notice: Notice | None) -> None:
         """The run in hand is over. What went wrong with several is said once."""
         if self.todo[:1] != [id]:  # the thread of an interrupted script may still have done it
             return
         self.todo = self.todo[1:]
-        self.traces += [trace] if trace else []
         self.notices += [notice] if notice and notice not in self.notices else []
+        if trace:
+            self.traces, self.fresh = ([trace], True) if self.old else ([*self.traces, trace], self.fresh)
+            self.origin, self.old = "measured", False
 
 
 def desk() -> Desk:

@@ -4,48 +4,12 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
-from models import catalog
-from models.load import load_network, load_target
 from pages.parts import recorded, source
 from pages.parts.text import catalogue
-from spec_core.methods import discover
-from spec_core.run import Request, chat_prompt, collect, run
-from spec_core.trace import save
+from tests.pages.conftest import open_page
 
-APP = Path(__file__).parents[2] / "app.py"
-PAGES = ("start", "race", "step", "decode", "about")
-
-
-@pytest.fixture(scope="session")
-def shipped(toy_pair: catalog.Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of recordings: two prompts, every method, both presets."""
-    folder = tmp_path_factory.mktemp("traces")
-    model = load_target(toy_pair.source)
-    networks = {kind: load_network(model, path) for kind, path in toy_pair.drafters.items()}
-    for key, method in discover().items():
-        for prompt in ("story", "list"):
-            request = Request(method, chat_prompt(model, prompt), {}, budget=12)
-            trace = collect(run(model, networks.get(method.network), request))
-            for preset in ("device", "published"):
-                save(trace, folder / f"{prompt}.{key}.{preset}.jsonl.gz")
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def pinned(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "FOLDER", shipped)
-    st.cache_data.clear()
-
-
-def open_page(name: str, language: str, **query: str) -> AppTest:
-    at = AppTest.from_file(APP, default_timeout=60)
-    at.query_params["lang"] = language
-    at.run().switch_page(f"pages/{name}.py")
-    for key, value in {"lang": language, **query}.items():  # a change of page empties the address
-        at.query_params[key] = value
-    return at.run()
+PAGES = ("start", "race", "step", "about")
 
 
 def scene_of(at: AppTest) -> str:
