@@ -83,7 +83,7 @@ class Cancel(Struct, frozen=True, tag=True):
 class Failure(Struct, frozen=True):
     """Why a run could not be done.
 
-    kind: that of a Refusal, such as long or memory; module: a package is missing; fetch, load: the models cannot be had;
+    kind: that of a Refusal, as long or memory; module: a package is missing; fetch, load: the models cannot be had;
     died: the worker ended; run: anything else, as the message among the values says. everywhere: no other method would
     do better.
     """

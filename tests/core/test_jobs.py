@@ -259,10 +259,10 @@ def test_what_cannot_run_says_why(jobs: Jobs, pair: Pair) -> None:
     assert long.failure
     assert (long.failure.kind, long.failure.values["limit"], long.failure.everywhere) == ("long", 512, True)
     nowhere = answers(msgspec.structs.replace(pair.spec(), target="/no/such/folder"))
-    assert (nowhere.kind, nowhere.everywhere) == ("run", True)
+    assert (nowhere.kind, nowhere.everywhere) == ("load", True)
     assert "/no/such/folder" in str(nowhere.values["message"])
     undrafted = answers(msgspec.structs.replace(pair.spec("dflash"), drafter=""))
-    assert (undrafted.kind, undrafted.everywhere) == ("run", False)
+    assert (undrafted.kind, undrafted.everywhere) == ("weights", False)
     assert "needs dflash weights" in str(undrafted.values["message"])
 
 

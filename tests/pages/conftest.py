@@ -77,6 +77,11 @@ def open_page(name: str, language: str = "en", **query: str) -> AppTest:
     return at.run()
 
 
+def scene_of(at: AppTest) -> str:
+    """What the first picture was sent, as JSON."""
+    return at.get("bidi_component")[0].proto.bytes.decode()
+
+
 def address(at: AppTest) -> dict[str, str]:
     """What stands in the address now."""
     return {key: value if isinstance(value, str) else value[0] for key, value in at.query_params.items()}

@@ -22,7 +22,7 @@ from pages.parts.text import catalogue
 from spec_core.contract import Knob
 from spec_core.methods import discover
 from spec_core.trace import KnobValue, Trace, encode, ids
-from tests.pages.conftest import address, open_page
+from tests.pages.conftest import address, open_page, scene_of
 
 ROOT = Path(__file__).parents[2]
 EN, ZH = catalogue("en"), catalogue("zh")
@@ -303,7 +303,7 @@ def test_the_picture_turns_to_the_run_as_soon_as_there_is_one(app: AppTest) -> N
     app.selectbox(key="trace").set_value("list").run()
     press_run(choose(app, "plain", "lookup"))
     assert app.selectbox(key="trace").value == address(app)["trace"] == "own"
-    drawn = app.get("bidi_component")[0].proto.json
+    drawn = scene_of(app)
     assert '"plain.' in drawn
     assert '"eagle.' not in drawn
     app.selectbox(key="trace").set_value("list").run()
@@ -325,7 +325,7 @@ def test_the_step_page_runs_one_method_with_its_knobs(on_toys: None) -> None:
     assert [trace.header.method.key for trace in traces] == ["eagle3"]
     assert (traces[0].header.knobs["depth"], traces[0].header.prompt.text) == (2, "Hi")
     assert at.button_group(key="method").value == "eagle3"
-    assert [button.label for button in at.get("download_button")] == ["EAGLE-3"]
+    assert [button.proto.label for button in at.get("download_button")] == ["EAGLE-3"]
 
 
 FORM = {

@@ -7,14 +7,9 @@ import streamlit as st
 
 from pages.parts import recorded, source
 from pages.parts.text import catalogue
-from tests.pages.conftest import open_page
+from tests.pages.conftest import open_page, scene_of
 
 PAGES = ("start", "race", "step", "about")
-
-
-def scene_of(at: AppTest) -> str:
-    """What the first picture was sent, as JSON."""
-    return at.get("bidi_component")[0].proto.bytes.decode()
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
