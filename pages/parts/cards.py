@@ -2,17 +2,19 @@
 
 import html
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from pages.parts import facts, source
 from pages.parts.colours import look, theme
 from pages.parts.state import Origin
 from pages.parts.text import Value, t, t_or
 from pages.parts.tokens import text_html
-from spec_core.trace import Card, Trace, accepted_by_depth, ids, tau, tokens_per_second
+from spec_core.trace import Card, DepthCount, Trace, accepted_by_depth, ids, tau, tokens_per_second
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
@@ -67,8 +69,9 @@ def draw(traces: Sequence[Trace], origin: Origin) -> None:
     for trace in traces:
         st.html(card_html(trace, facts.baseline(traces, trace), origin))
     draw_depths(traces)
-    with st.expander(t("table.runs")):
-        st.table(numbers_table(traces))
+    with fold("table.runs") as part:
+        if part.open:
+            st.table(numbers_table(traces))
     save(traces)
 
 
@@ -79,11 +82,16 @@ def save(traces: Sequence[Trace]) -> None:
             save_button(trace, place)
 
 
+def fold(name: str) -> ExpanderContainer:
+    """A part made once it is opened: charts and tables bring megabytes of script, and the picture comes first."""
+    return st.expander(t(name), key=f"fold.{name}", on_change="rerun")
+
+
 def save_button(trace: Trace, place: int) -> None:
     head = trace.header
     st.download_button(
         title(head.method),
-        source.file_bytes(trace),
+        partial(source.file_bytes, trace),
         f"{head.method.key}-{head.id}.jsonl.gz",
         "application/gzip",
         key=f"save.{place}.{head.id}",
@@ -198,6 +206,18 @@ def draw_depths(traces: Sequence[Trace]) -> None:
     counted = [(trace, counts) for trace in traces if (counts := accepted_by_depth([trace]))]
     if not counted:
         return
+    with fold("chart.title") as part:
+        if part.open:
+            st.markdown(t("chart.lead"))
+            st.plotly_chart(
+                depths_figure(counted), theme=None, config={"displayModeBar": False}, alt=t("chart.alt"), key="depths"
+            )
+    with fold("table.depths") as part:
+        if part.open:
+            st.table(depths_table(traces))
+
+
+def depths_figure(counted: Sequence[tuple[Trace, list[DepthCount]]]) -> go.Figure:
     deepest = max(count.depth for _, counts in counted for count in counts)
     figure = go.Figure(layout=chart_layout(deepest))
     for place, (trace, counts) in enumerate(counted):
@@ -213,11 +233,7 @@ def draw_depths(traces: Sequence[Trace]) -> None:
             line={"color": of.fill, "dash": DASHES[place % len(DASHES)], "width": 2.5},
             marker={"size": 9, "symbol": SYMBOLS[place % len(SYMBOLS)]},
         )
-    st.subheader(t("chart.title"), anchor=False)
-    st.markdown(t("chart.lead"))
-    st.plotly_chart(figure, theme=None, config={"displayModeBar": False}, alt=t("chart.alt"), key="depths")
-    with st.expander(t("table.depths")):
-        st.table(depths_table(traces))
+    return figure
 
 
 def chart_layout(deepest: int) -> dict[str, object]:

@@ -61,6 +61,16 @@ def test_the_table_beside_the_picture_is_of_the_step_it_rests_at() -> None:
     assert len(at.dataframe[0].value) > 1
 
 
+def test_charts_and_tables_are_made_when_they_are_opened() -> None:
+    at = open_page("race", "en")
+    assert len(at.get("plotly_chart")) + len(at.table) == 0  # their scripts would hold up the picture
+    for name in ("chart.title", "table.depths", "table.runs"):
+        at.session_state[f"fold.{name}"] = True
+    at.run()
+    assert len(at.get("plotly_chart")) == 1
+    assert [len(table.value.columns) > 3 for table in at.table] == [True, True]
+
+
 def test_without_recordings_pages_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded, "FOLDER", tmp_path)
     st.cache_data.clear()
