@@ -2,7 +2,7 @@
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import streamlit as st
@@ -57,6 +57,12 @@ def look(key: str, ground: Theme) -> Look:
     tint = mix(ground.paper, base, 0.14)
     fill = readable(base, (ground.paper,), ground.ink, SHAPE)
     return Look(fill, tint, readable(base, (ground.paper, tint), ground.ink, TEXT))
+
+
+def either(key: str) -> Look:
+    """Both themes' colours, for the browser to choose from: the theme may change and no script hears of it."""
+    light, dark = (astuple(look(key, ground)) for ground in THEMES.values())
+    return Look(*(f"light-dark({day}, {night})" for day, night in zip(light, dark, strict=True)))
 
 
 def readable(colour: str, grounds: tuple[str, ...], ink: str, ratio: float) -> str:

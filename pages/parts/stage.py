@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts.colours import look, theme
+from pages.parts.colours import either
 from pages.parts.text import language, t
 from pages.pictures.scene import Scene
 
@@ -46,7 +46,7 @@ def stage(
         "wide": wide,
         "lang": "zh-Hans" if language() == "zh" else "en",
         "present": st.query_params.get("present") == "1",
-        "hues": {method: asdict(look(method, theme())) for method in methods},
+        "hues": {method: asdict(either(method)) for method in methods},
         "words": {word: t(f"stage.{word}") for word in WORDS},
     }
     result = component(version())(

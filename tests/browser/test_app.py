@@ -1,10 +1,13 @@
 """What only a browser can show: links on a fresh server, keys, clicks, touch, motion, and what a link brings back."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
+from pages.parts import colours
 
 Visit = Callable[..., Any]
 STEP = "step?lang=en&trace=chat&method=eagle3&tuning=device"
@@ -157,6 +160,21 @@ def test_choices_made_by_hand_are_in_the_link(visit: Visit) -> None:
     received = visit(page.url.split("/", 3)[3])
     assert choices(received) == choices(page)
     assert picture(received) == picture(page)
+
+
+def test_words_can_be_read_when_the_theme_changes_under_them(window: Visit) -> None:
+    page = window(f"{STEP}", color_scheme="light")
+    before = chip_contrast(page)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("() => getComputedStyle(document.querySelector('.stApp')).colorScheme === 'dark'")
+    assert min(before, chip_contrast(page)) >= colours.TEXT
+
+
+def chip_contrast(page: Any) -> float:
+    """Of a drafted token's words with what is behind them."""
+    chip = page.locator(".scene .chip.drafted").first
+    fills = [chip.locator(tag).evaluate("(node) => getComputedStyle(node).fill") for tag in ("rect", "text.label")]
+    return colours.contrast(*("#" + bytes(map(int, re.findall(r"\d+", fill)[:3])).hex() for fill in fills))
 
 
 def test_with_reduced_motion_nothing_moves_by_itself(window: Visit) -> None:
