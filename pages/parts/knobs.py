@@ -66,6 +66,11 @@ def remembered(name: str) -> dict[str, KnobValue]:
     return st.session_state.knobs
 
 
+def keys() -> list[str]:
+    """The widgets drawn so far."""
+    return list(st.session_state.get("knobs", {}))
+
+
 def word(value: KnobValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -37,6 +37,8 @@ def form(place: DeltaGenerator, page: Form) -> None:
     """The button that unfolds the form. All of it rests while a run is going on."""
     fold_or_unfold()
     busy = bool(desk().todo)
+    if busy:
+        hold(page)
     with place.popover(t("live"), icon=":material/play_circle:", key="live", on_change="rerun"):
         prompt = choose_prompt(busy)
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
@@ -60,6 +62,14 @@ def fold_or_unfold() -> None:
     if st.session_state.pop("fold", False):
         st.session_state.live = False
     put("live", "1" if st.session_state.live else "")
+
+
+def hold(page: Form) -> None:
+    """Streamlit forgets what was typed in the very moment of the press: say it again to the widgets that rest."""
+    fields = ("prompt", "tokens", "temp", "seed", "methods", "methods.one", f"preset.{page.page}")
+    for key in (*fields, *knobs.keys()):
+        if key in st.session_state:
+            st.session_state[key] = st.session_state[key]
 
 
 def examples() -> dict[str, str]:

@@ -397,6 +397,15 @@ def test_knob_values_survive_the_address(value: KnobValue) -> None:
     assert Knob("any", value, "", 0, 9, ("chain",)).read(knobs.word(value)) == value
 
 
+def test_what_is_typed_in_the_moment_of_the_press_stays(app: AppTest) -> None:
+    app.text_area(key="prompt").set_value("Typed just now")
+    app.slider(key="dflash.block.device").set_value(7)
+    press_run(choose(app, "plain", "dflash"))
+    assert app.text_area(key="prompt").value == address(app)["prompt"] == "Typed just now"
+    assert app.button_group(key="methods").value == ["plain", "dflash"]
+    assert app.slider(key="dflash.block.device").value == 7
+
+
 def test_a_prompt_too_long_for_a_link_stays_out_of_it(app: AppTest) -> None:
     app.text_area(key="prompt").set_value("word " * 400).run()
     assert "prompt" not in address(app)
