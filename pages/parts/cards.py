@@ -217,7 +217,7 @@ def draw_depths(traces: Sequence[Trace]) -> None:
             st.table(depths_table(traces))
 
 
-def depths_figure(counted: Sequence[tuple[Trace, list[DepthCount]]]) -> go.Figure:
+def depths_figure(counted: Sequence[tuple[Trace, list[DepthCount]]]) -> "go.Figure":  # unquoted it would be imported
     deepest = max(count.depth for _, counts in counted for count in counts)
     figure = go.Figure(layout=chart_layout(deepest))
     for place, (trace, counts) in enumerate(counted):
