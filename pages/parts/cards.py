@@ -76,7 +76,7 @@ def draw(traces: Sequence[Trace], origin: Origin) -> None:
 
 
 def save(traces: Sequence[Trace]) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with st.container(horizontal=True, vertical_alignment="center", key="save"):
         st.markdown(t("save"), width="content")
         for place, trace in enumerate(traces):
             save_button(trace, place)
