@@ -37,8 +37,9 @@ def form(place: DeltaGenerator, page: Form) -> None:
     """The button that unfolds the form. All of it rests while a run is going on."""
     fold_or_unfold()
     busy = bool(desk().todo)
-    if busy:
+    if busy or st.session_state.get("held"):
         hold(page)
+    st.session_state.held = busy
     with place.popover(t("live"), icon=":material/play_circle:", key="live", on_change="rerun"):
         prompt = choose_prompt(busy)
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
@@ -65,7 +66,10 @@ def fold_or_unfold() -> None:
 
 
 def hold(page: Form) -> None:
-    """Streamlit forgets what was typed in the very moment of the press: say it again to the widgets that rest."""
+    """Say again to the widgets what they hold while a run goes on and once after it.
+
+    Streamlit forgets it when a script asks for another run: what was typed in the moment of the press, what a link set.
+    """
     fields = ("prompt", "tokens", "temp", "seed", "methods", "methods.one", f"preset.{page.page}")
     for key in (*fields, *knobs.keys()):
         if key in st.session_state:

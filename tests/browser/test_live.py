@@ -62,7 +62,7 @@ def test_a_run_outlives_a_visit_elsewhere_and_a_reload(browser: Any, live: tuple
 def test_a_run_is_stopped_and_the_next_one_is_drawn_with_a_link_to_it(browser: Any, live: tuple[str, Path]) -> None:
     address, log = live
     page = browser.new_page()
-    page.goto(f"{address}/step?lang=zh&live=1&tokens=8&methods=plain&prompt=%E4%BD%A0%E5%A5%BD")
+    page.goto(f"{address}/step?lang=zh&live=1&tokens=12&methods=plain&prompt=%E4%BD%A0%E5%A5%BD")
     page.get_by_role("button", name="运行", exact=True).click(timeout=60_000)
     page.get_by_role("button", name="停止", exact=True).click(timeout=30_000)
     page.get_by_role("button", name="停止", exact=True).wait_for(state="detached", timeout=30_000)
@@ -73,6 +73,7 @@ def test_a_run_is_stopped_and_the_next_one_is_drawn_with_a_link_to_it(browser: A
     page.get_by_text("保存运行").wait_for(timeout=30_000)
     page.locator(".stage .scene .shape rect").first.wait_for(timeout=30_000)
     assert "prompt=" in page.url
+    assert "tokens=12" in page.url, "the form keeps what the link set"
     assert "job=" in page.url
     page.close()
     assert "Traceback" not in log.read_text()
