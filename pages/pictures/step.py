@@ -12,12 +12,11 @@ from spec_core.trace import Losers, Step, Trace, Wanted, Word, accepted, depths,
 
 Say = Callable[[str, Mapping[str, Value]], str]
 
-WIDTH, HEIGHT = 900.0, 440.0
+WIDTH = 900.0
 LEFT, RIGHT = 4.0, 4.0
 TAPE_Y, CHIP = 4.0, 28.0
-DRAFT_TOP, DRAFT_BOTTOM = 76.0, 346.0
-STAR_Y, STAR_H = 350.0, 30.0  # where the bonus goes below a full column
-TIME_Y, TIME_H = 412.0, 22.0
+DRAFT_TOP, LEAST, MOST = 76.0, 150.0, 270.0  # the draft's upper edge, and what height it may have
+STAR_H, TIME_H = 30.0, 22.0
 GAP = 4.0
 TALL, SHORT = 34.0, 13.0  # node heights: with room to spare, and the least that can be read
 LOST = 3  # losers drawn below a lone guess
@@ -43,20 +42,62 @@ class Place:
         return self.y + self.h / 2
 
 
+@dataclass(frozen=True)
+class Heights:
+    """How far down the parts of a picture reach: the draft, the bonus below a full column, the timeline, all of it."""
+
+    draft: float
+
+    @property
+    def star(self) -> float:
+        return self.draft + 4
+
+    @property
+    def time(self) -> float:
+        return self.draft + 66
+
+    @property
+    def all(self) -> float:
+        return self.draft + 94
+
+
+def heights(trace: Trace) -> Heights:
+    """As much height as the bushiest draft of the run asks for, the same in every step."""
+    columns = [column for step in trace.steps[1:] for column in by_depth(step)]
+    needed = max(map(len, columns), default=0) * (TALL + GAP) + TALL
+    return Heights(DRAFT_TOP + min(max(needed, LEAST), MOST))
+
+
+def by_depth(step: Step) -> list[list[tuple[int, int]]]:
+    """Per depth (node, -1) for guesses and (parent, rank) for losers; losers only beside a lone guess of one parent."""
+    tree, level = step.draft, depths(step.draft)
+    lost = {loser.node: loser for loser in tree.others}
+    columns: list[list[tuple[int, int]]] = [[(0, -1)]]
+    for depth in range(1, max(level) + 1):
+        parents = [i for i, d in enumerate(level) if d == depth - 1]
+        found: list[tuple[int, int]] = []
+        for parent in parents:
+            own = [i for i, up in enumerate(tree.parents) if up == parent]
+            found += [(node, -1) for node in own]
+            if len(parents) == 1 and len(own) <= 1 and parent in lost:
+                found += [(parent, rank) for rank in range(min(LOST, len(lost[parent].tokens)))]
+        columns.append(found)
+    return columns
+
+
 class Columns:
     """Where the nodes of one draft stand: a column per depth, siblings together, children beside their parents.
 
     A depth with more nodes than fit below each other takes several columns, so that every node can be read.
     """
 
-    def __init__(self, step: Step):
-        self.tree = step.draft
-        self.level = depths(self.tree)
-        self.levels = max(self.level)
+    def __init__(self, step: Step, bottom: float):
+        self.tree, self.bottom = step.draft, bottom
         self.lost = {lost.node: lost for lost in self.tree.others}
-        room, pitch = DRAFT_BOTTOM - DRAFT_TOP, SHORT + GAP
-        by_depth = [self.column(depth) for depth in range(self.levels + 1)]
-        self.columns = [part for items in by_depth for part in split(items, int(room / pitch))]
+        room, pitch = bottom - DRAFT_TOP, SHORT + GAP
+        levels = by_depth(step)
+        self.levels = len(levels) - 1
+        self.columns = [part for items in levels for part in split(items, int(room / pitch))]
         self.column_w = min(150.0, (WIDTH - LEFT - RIGHT) / len(self.columns))
         self.node_w = self.column_w - (18 if self.column_w > 70 else 8)
         self.roomy = self.node_w > 96  # wide enough for q beside the token
@@ -66,25 +107,13 @@ class Columns:
         for index, column in enumerate(self.columns):
             self.stack(index, column)
 
-    def column(self, depth: int) -> list[tuple[int, int]]:
-        """(node, -1) for guesses and (parent, rank) for losers; losers only where a depth has one parent, one guess."""
-        nodes = [i for i, d in enumerate(self.level) if d == depth]
-        found: list[tuple[int, int]] = []
-        parents = [i for i, d in enumerate(self.level) if d == depth - 1]
-        for parent in parents or [-1]:
-            own = [node for node in nodes if self.tree.parents[node] == parent]
-            found += [(node, -1) for node in own]
-            if len(parents) == 1 and len(own) <= 1 and parent in self.lost:
-                found += [(parent, rank) for rank in range(min(LOST, len(self.lost[parent].tokens)))]
-        return found
-
     def stack(self, index: int, column: list[tuple[int, int]]) -> None:
         """Wish for the parent's height, then push apart, then move what hangs below the edge up again."""
         tops: list[float] = []
         for node, rank in column:
             wish = self.wish(node) if rank < 0 else 0
             tops.append(max(wish, tops[-1] + self.h + GAP) if tops else wish)
-        bottom = DRAFT_BOTTOM
+        bottom = self.bottom
         for i in range(len(tops) - 1, -1, -1):
             tops[i] = min(tops[i], bottom - self.h)
             bottom = tops[i] - GAP
@@ -97,7 +126,7 @@ class Columns:
         """The root stands in the middle of a bushy draft and on top of a chain; children start beside their parent."""
         if node == 0:
             bushy = max(map(len, self.columns)) > LOST + 1
-            return (DRAFT_TOP + DRAFT_BOTTOM) / 2 - self.h if bushy else DRAFT_TOP + 24
+            return (DRAFT_TOP + self.bottom) / 2 - self.h if bushy else DRAFT_TOP + 24
         above = self.places[(self.tree.parents[node], -1)]
         own = sum(parent == self.tree.parents[node] for parent in self.tree.parents)
         return above.y - (self.h + GAP) * (own - 1) / 2
@@ -122,6 +151,7 @@ class Director:
         self.bars: dict[str, Bars] = {}
         self.alive: set[str] = set()
         self.tape: list[str] = []
+        self.heights = heights(trace)
         self.slowest = max((step.ms for step in trace.steps[1:]), default=1.0) or 1.0
 
     def scene(self) -> Scene:
@@ -129,7 +159,7 @@ class Director:
             if number:
                 self.draft(number, step)
             self.commit(number, step)
-        return Scene(WIDTH, HEIGHT, self.shapes, self.frames, self.bars)
+        return Scene(WIDTH, self.heights.all, self.shapes, self.frames, self.bars)
 
     def token(self, token: int) -> str:
         return spell(self.known.get(token, f"<{token}>"))
@@ -150,7 +180,7 @@ class Director:
         """Clear the last step, put the root up, then the passes in turn, the pruning, the target and its verdict."""
         change: dict[str, dict[str, Value]] = {name: {"on": False} for name in self.alive}
         self.alive = set()
-        columns = Columns(step)
+        columns = Columns(step, self.heights.draft)
         act = Act(self, number, step, columns)
         change |= act.raise_root()
         if not step.draft.tokens[1:]:
@@ -202,6 +232,7 @@ class Act:
 
     def __init__(self, director: Director, number: int, step: Step, columns: Columns):
         self.director, self.number, self.step, self.columns = director, number, step, columns
+        self.heights = director.heights
         self.tree, self.verdict = step.draft, step.verdict
         self.say = director.say
         self.p = dict(zip(self.tree.kept, self.verdict.p, strict=True))
@@ -221,7 +252,9 @@ class Act:
         title = Shape(
             self.name("h-root"), "text", root.x, DRAFT_TOP - 14, label=self.say("step.root", {}), look="heading"
         )
-        line = Shape(self.name("time"), "text", LEFT, TIME_Y - 8, label=self.say("step.time", {}), look="heading")
+        line = Shape(
+            self.name("time"), "text", LEFT, self.heights.time - 8, label=self.say("step.time", {}), look="heading"
+        )
         return self.director.show(root, title, line)
 
     def box(self, i: int, look: str) -> Shape:
@@ -317,7 +350,8 @@ class Act:
 
     def tick(self, bar: "Bar") -> Shape:
         hue = self.director.hue if bar.kind in ("draft", "head") else ""
-        shape = Shape(self.name(f"p{bar.index}"), "rect", LEFT + bar.x, TIME_Y, bar.w, TIME_H, f"time {bar.kind}", hue)
+        y, look = self.heights.time, f"time {bar.kind}"
+        shape = Shape(self.name(f"p{bar.index}"), "rect", LEFT + bar.x, y, bar.w, TIME_H, look, hue)
         shape.about = self.say(f"pass.{bar.kind}", {"ms": f"{bar.ms:.1f}", "rows": bar.rows, "layers": bar.layers})
         return shape
 
@@ -349,7 +383,7 @@ class Act:
         if end:
             label = f"{self.step.ms:.0f} ms"
             x = min(LEFT + end.x + end.w + 8, WIDTH - RIGHT - width(label, 13))
-            y = TIME_Y + 16 if LEFT + end.x + end.w + 8 == x else TIME_Y - 8
+            y = self.heights.time + (16 if LEFT + end.x + end.w + 8 == x else -8)
             bars |= self.director.show(Shape(self.name("ms"), "text", x, y, label=label, look="number"))
         looks: dict[str, dict[str, Value]] = {self.node(i): {"look": "node scored"} for i in self.tree.kept[1:]}
         self.director.frame(self.number, "target", {"rows": len(self.tree.kept)}, bars | looks)
@@ -396,7 +430,7 @@ class Act:
         w = min(max(width(label, 14) + 40, 60), 150.0)
         x = min(self.beside(node, above), WIDTH - RIGHT - w)
         taken = [p for p in self.columns.places.values() if p.x < x + w and x < p.x + p.w]
-        y = min(max((p.y + p.h for p in taken), default=above.y - 8) + 8, STAR_Y)
+        y = min(max((p.y + p.h for p in taken), default=above.y - 8) + 8, self.heights.star)
         shape = Shape(
             self.name("bonus"), "rect", x, y, w, STAR_H, "node bonus", "", fit(label, w - 34, 14), mark="★", size=14
         )

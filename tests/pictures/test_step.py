@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from pages.pictures.scene import Scene, Shape, Value, state, width
-from pages.pictures.step import HEIGHT, WIDTH, picture, spell, timeline
+from pages.pictures.step import WIDTH, picture, spell, timeline
 from spec_core.trace import Trace, accepted
 
 
@@ -107,7 +107,7 @@ def test_everything_is_inside_the_picture(scenes: list[tuple[Trace, Scene]]) -> 
         for shape in placed(scene):
             assert min(shape.x, shape.y) >= 0, shape.id
             assert shape.x + shape.w <= WIDTH + 0.5, shape.id
-            assert shape.y + shape.h <= HEIGHT + 0.5, shape.id
+            assert shape.y + shape.h <= scene.height + 0.5, shape.id
 
 
 def test_nodes_of_a_step_do_not_overlap(scenes: list[tuple[Trace, Scene]]) -> None:
@@ -178,3 +178,9 @@ def test_the_bonus_covers_no_node(scenes: list[tuple[Trace, Scene]]) -> None:
             for b in boxes:
                 apart = star.x + star.w <= b.x or b.x + b.w <= star.x or star.y + star.h <= b.y or b.y + b.h <= star.y
                 assert apart, (trace.header.method.key, number, b.id)
+
+
+def test_a_run_of_small_drafts_gets_a_lower_picture(scenes: list[tuple[Trace, Scene]]) -> None:
+    bushiest = [max(len(step.draft.tokens) for step in trace.steps[1:]) for trace, _ in scenes]
+    low, high = (scenes[bushiest.index(pick(bushiest))][1].height for pick in (min, max))
+    assert low < high
