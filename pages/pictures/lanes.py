@@ -11,8 +11,8 @@ Say = Callable[[str, Mapping[str, Value]], str]
 Clock = Literal["ms", "passes", "model"]
 
 CLOCKS: tuple[Clock, ...] = ("ms", "passes", "model")
-WIDTH, LANE, TOP = 1200.0, 76.0, 28.0
-LEFT, RIGHT = 132.0, 150.0
+WIDTH, LANE, TOP = 1200.0, 65.0, 26.0
+LEFT, RIGHT = 150.0, 150.0
 BAR_H, DOT = 17.0, 5.0
 SLICES = 90  # frames a race is cut into
 SHOWN_MS = 9000.0  # how long it plays, whatever it took
@@ -131,15 +131,14 @@ class Lane:
         title = Shape(self.name("title"), "text", 0, self.y + 13, look="title", hue=self.key, size=16)
         title.label = self.say("lane.title", {"key": self.key, "title": self.trace.header.method.title})
         facts = f"τ {tau(self.trace):.2f}"
-        lines = [title, Shape(self.name("tau"), "text", 0, self.y + 30, label=facts, look="number", size=13)]
         if plain is not None:
-            speed = self.say("lane.speed", {"x": f"{speedup(self.trace, plain, self.clock):.2f}"})
-            lines.append(Shape(self.name("speed"), "text", 0, self.y + 46, label=speed, look="muted", size=13))
-        words_ = Shape(self.name("text"), "text", LEFT, self.y + 46, look="words", size=13)
-        rule = Shape(self.name("rule"), "rect", 0, self.y + LANE - 10, WIDTH, 1, "rule")
-        for shape in (*lines, words_, rule):
+            facts += " · " + self.say("lane.speed", {"x": f"{speedup(self.trace, plain, self.clock):.2f}"})
+        numbers = Shape(self.name("tau"), "text", 0, self.y + 31, label=facts, look="number", size=13)
+        words_ = Shape(self.name("text"), "text", LEFT, self.y + 41, look="words", size=13)
+        rule = Shape(self.name("rule"), "rect", 0, self.y + LANE - 7, WIDTH, 1, "rule")
+        for shape in (title, numbers, words_, rule):
             shape.on = True
-        return [*lines, words_, rule]
+        return [title, numbers, words_, rule]
 
     def leg(self, i: int) -> list[Shape]:
         """A step: its bar in parts, and a dot for every token it brought, ink for the target's own."""
@@ -168,7 +167,7 @@ class Lane:
         for place in range(count):
             own = place < held
             x = end - (count - place - 0.5) * pitch
-            dot = Shape(self.name(f"{i}.{place}"), "dot", round(x, 1), self.y + BAR_H + 7, DOT, DOT, "token")
+            dot = Shape(self.name(f"{i}.{place}"), "dot", round(x, 1), self.y + BAR_H + 5, DOT, DOT, "token")
             dot.hue = self.key if own else ""
             found.append(dot)
         return found
@@ -201,7 +200,7 @@ class Lane:
 
     def why(self, kind: PassKind, numbers: dict[str, Value]) -> Shape:
         label = fit(self.say(f"lane.why.{kind}", numbers), WIDTH - LEFT, 12, PROSE)
-        return Shape(self.name("why"), "text", LEFT, self.y + 61, label=label, look="muted", size=12)
+        return Shape(self.name("why"), "text", LEFT, self.y + 55, label=label, look="muted", size=12)
 
     def finished(self) -> Shape:
         total = duration(self.trace, self.clock)

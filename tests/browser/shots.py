@@ -15,7 +15,7 @@ from tests.browser.conftest import CHROMIUM, QUIET, ROOT, free_port, wait_for
 
 OUT = ROOT / "docs" / "screens"
 PAGES = {
-    "start": "start",
+    "start": "",
     "race": "race?trace=story",
     "step": "step?trace=story&tuning=published&method=eagle3",
     "block": "step?trace=story&tuning=published&method=dflash",
