@@ -96,19 +96,22 @@ class Plan:
 
 @dataclass
 class Work:
-    """A task, how to do it once, and what it took each time."""
+    """A task, how to do it once, and what it took each time. `do` returns the rows a target would have to read."""
 
     task: Task
-    do: Callable[[Clock], None]
+    do: Callable[[Clock], int]
     splits: list[Split] = field(default_factory=list[Split])
+    rows: int = 0
+    width: int = 0
 
     def time(self, clock: Clock, scale: float) -> Point:
         """Once more; the first time is done twice, because what is cold is slow."""
         for _ in range(1 if self.splits else 2):
             clock.start()
-            self.do(clock)
+            self.rows = self.do(clock)
             clock.sync()
             clock.fill()
+        self.width = max((one.rows for one in clock.passes if one.kind == "head"), default=0)
         self.splits.append(split_of(clock, scale if self.task.form == "target" else 0.0))
         return self.point()
 
@@ -118,7 +121,16 @@ class Work:
         middle = tidy(median(totals))
         kinds: list[PassKind] = [kind for kind in KINDS if any(kind in split for split in self.splits)]
         parts: Split = {kind: tidy(median(split.get(kind, 0.0) for split in self.splits)) for kind in kinds}
-        return Point(self.task, middle, min(tidy(low), middle), max(tidy(high), middle), len(totals), parts)
+        return Point(
+            self.task,
+            middle,
+            min(tidy(low), middle),
+            max(tidy(high), middle),
+            len(totals),
+            parts,
+            self.rows,
+            self.width,
+        )
 
 
 def split_of(clock: Clock, scale: float) -> Split:
@@ -159,11 +171,11 @@ def draft_work(subject: Subject, method: Method, form: Curve, length: int, cache
     drafter.cache, context = cache, cache.length
     rng, feature = torch.Generator(), noise(model, 1, len(drafter.layers) * model.decoder.config.hidden)
 
-    def do(clock: Clock) -> None:
+    def do(clock: Clock) -> int:
         cache.crop(context)
         drafter.observe([0], feature)
         clock.start()
-        drafter.propose(0, rng, clock)
+        return len(drafter.propose(0, rng, clock).tree.kept)
 
     return Work(Task(form.form, length, context, method.key, form.layers), do)
 
@@ -173,14 +185,16 @@ def head_works(model: Model, head: Callable[[Tensor], Tensor], words: int, lengt
     rows = noise(model, length, model.decoder.config.hidden)
     singles = [row[None] for row in rows]
 
-    def calls(clock: Clock) -> None:
-        with clock.measure("head", length):
+    def calls(clock: Clock) -> int:
+        with clock.measure("head", 1):
             for row in singles:
                 head(row)
+        return 0
 
-    def once(clock: Clock) -> None:
+    def once(clock: Clock) -> int:
         with clock.measure("head", length):
             head(rows)
+        return 0
 
     return [Work(Task("calls", length, vocab=words), calls), Work(Task("rows", length, vocab=words), once)]
 
@@ -192,13 +206,14 @@ def target_work(model: Model, rows: int, cache: KVCache) -> Work:
     places = torch.arange(context, context + rows, device=model.device)[None]
     draft, rng = Draft(chain(0, [0] * (rows - 1), [0.0] * (rows - 1), [0] * (rows - 1))), torch.Generator()
 
-    def do(clock: Clock) -> None:
+    def do(clock: Clock) -> int:
         with clock.measure("target", rows, decoder.config.layers):
             out = decoder(ids, places, cache)
         with clock.measure("head", rows):
             logits = decoder.lm_head(out.last[0]).float()
         verify(draft, logits, Sampling(), rng)
         cache.crop(context)
+        return rows
 
     return Work(Task("target", rows, context), do)
 

@@ -5,7 +5,7 @@ A later line about the same task replaces the earlier one, so a measurement can 
 
 import gzip
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -40,7 +40,10 @@ class Task(Struct, frozen=True, omit_defaults=True):
 
 
 class Point(Struct, frozen=True, omit_defaults=True):
-    """Milliseconds of a task: median and quartiles of `n` timings; split: the medians of its parts."""
+    """Milliseconds of a task: median and quartiles of `n` timings; split: the medians of its parts.
+
+    rows: how many the target has to read to check the draft, the root's included. width: most rows of one head call.
+    """
 
     task: Task
     median: float
@@ -48,6 +51,8 @@ class Point(Struct, frozen=True, omit_defaults=True):
     high: float
     n: int
     split: dict[PassKind, float] = {}
+    rows: int = 0
+    width: int = 0
 
 
 class Setup(Struct, frozen=True, omit_defaults=True):
@@ -140,7 +145,8 @@ def check_point(point: Point) -> None:
     times = [point.low, point.median, point.high, *point.split.values()]
     if not all(math.isfinite(ms) and ms >= 0 for ms in times) or not point.low <= point.median <= point.high:
         raise TraceError("A point of this measurement is broken: its times are no times, or out of order.")
-    if point.n < 1 or point.task.length < 1 or min(point.task.context, point.task.layers, point.task.vocab) < 0:
+    task = point.task
+    if point.n < 1 or task.length < 1 or min(task.context, task.layers, task.vocab, point.rows, point.width) < 0:
         raise TraceError("A point of this measurement is broken: it counts less than nothing.")
 
 
@@ -242,9 +248,9 @@ def targets(measurement: Measurement, context: int) -> list[Point]:
     return sorted((p for p in found if p.task.context == nearest), key=lambda point: point.task.length)
 
 
-def at(points: Sequence[Point], length: float) -> float:
-    """Milliseconds at any length: straight lines between the measured ones, and on beyond them; 0 if there are none."""
-    known = [(float(p.task.length), p.median) for p in points]
+def at(points: Sequence[Point], length: float, value: Callable[[Point], float] = lambda point: point.median) -> float:
+    """A value at any length: straight lines between the measured ones, and on beyond them; 0 if there are none."""
+    known = [(float(p.task.length), float(value(p))) for p in points]
     if len(known) < 2:
         return known[0][1] if known else 0.0
     place = next((i for i, (x, _) in enumerate(known[1:], 1) if x >= length), len(known) - 1)

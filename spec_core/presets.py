@@ -1,6 +1,6 @@
 """Two settings per method: the paper's, and the one measured fastest here. The latter are kept in presets.json."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -16,12 +16,24 @@ Preset = Literal["published", "this device"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 
+class Tried(Struct, frozen=True):
+    """One setting that was timed. drafted: most tokens it puts to the target in a step."""
+
+    method: str
+    knobs: dict[str, KnobValue]
+    drafted: int
+    tau: float
+    tokens_per_second: float
+    speedup: float
+
+
 class Measured(Struct, frozen=True):
-    """The file: knobs per method key, and where and when they were measured."""
+    """The file: knobs per method key, where and when they were measured, and everything they were chosen from."""
 
     device: str
     date: str
     presets: dict[str, dict[str, KnobValue]]
+    tried: list[Tried] = []
 
 
 def read(path: Path = FILE) -> Measured:
@@ -33,9 +45,16 @@ def preset(method: Method, name: Preset, path: Path = FILE) -> dict[str, KnobVal
     return method.settle(read(path).presets.get(method.key, {}) if name == "this device" else {})
 
 
-def write(device: str, date: str, found: Mapping[str, Mapping[str, KnobValue]], path: Path = FILE) -> None:
+def write(
+    device: str,
+    date: str,
+    found: Mapping[str, Mapping[str, KnobValue]],
+    path: Path = FILE,
+    tried: Sequence[Tried] = (),
+) -> None:
     """Put newly measured knobs into the file. Methods that were not measured now keep theirs."""
-    kept = read(path).presets if path.exists() else {}
-    all_of_them = kept | {key: dict(knobs) for key, knobs in found.items()}
-    raw = msgspec.json.encode(Measured(device, date, dict(sorted(all_of_them.items()))))
+    old = read(path) if path.exists() else Measured(device, date, {})
+    knobs = old.presets | {key: dict(knobs) for key, knobs in found.items()}
+    kept = [one for one in old.tried if one.method not in found]
+    raw = msgspec.json.encode(Measured(device, date, dict(sorted(knobs.items())), [*kept, *tried]))
     path.write_bytes(msgspec.json.format(raw, indent=2) + b"\n")

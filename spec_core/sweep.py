@@ -3,16 +3,17 @@
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from models.load import Model
 from spec_core.command import Ready, say
 from spec_core.contract import Knobs
 from spec_core.methods import yardstick
-from spec_core.presets import FILE, write
+from spec_core.presets import FILE, Tried, write
 from spec_core.prompts import Question, sample
 from spec_core.report import speedup
 from spec_core.run import chat_prompt
-from spec_core.trace import KnobValue, Prompt, Sampling, Trace, tau
+from spec_core.trace import Prompt, Sampling, Trace, tau, tidy, tokens_per_second
 
 PROMPTS, TOKENS, WARM_UP = 3, 32, 4
 
@@ -35,28 +36,45 @@ def named(knobs: Knobs) -> str:
     return " ".join(f"{name}={value}" for name, value in knobs.items())
 
 
-def candidates(model: Model, one: Ready, prompts: Sequence[Prompt]) -> tuple[list[str], Knobs]:
-    """Lines of the table, and the fastest setting."""
+def candidates(model: Model, one: Ready, prompts: Sequence[Prompt]) -> list[Tried]:
+    """Every setting of one method as it was measured."""
     say(f"timing {len(one.method.sweep)} settings of {one.method.title} …")
     runs, plain = candidate_runs(model, one, prompts)
-    speeds = [speedup(traces, plain) for traces in runs]
-    best = speeds.index(max(speeds))
-    lines = []
-    for i, (knobs, traces) in enumerate(zip(one.method.sweep, runs, strict=True)):
-        mean = sum(map(tau, traces)) / len(traces)
-        mark = "   <- fastest" if i == best else ""
-        lines.append(f"{one.method.key:10} {named(knobs):36} tau {mean:5.2f}   speed {speeds[i]:5.2f}x{mark}")
-    return lines, one.method.sweep[best]
+    return [
+        Tried(
+            one.method.key,
+            dict(knobs),
+            max(len(step.draft.kept) for trace in traces for step in trace.steps) - 1,
+            tidy(sum(map(tau, traces)) / len(traces)),
+            tidy(median(map(tokens_per_second, traces))),
+            tidy(speedup(traces, plain)),
+        )
+        for knobs, traces in zip(one.method.sweep, runs, strict=True)
+    ]
+
+
+def fastest(tried: Sequence[Tried]) -> Tried:
+    """The first of those with the highest measured speed."""
+    return max(tried, key=lambda one: one.speedup)
+
+
+def table(tried: Sequence[Tried]) -> list[str]:
+    best = fastest(tried)
+    return [
+        f"{one.method:10} {named(one.knobs):36} tau {one.tau:5.2f}   speed {one.speedup:5.2f}x"
+        + ("   <- fastest" if one is best else "")
+        for one in tried
+    ]
 
 
 def sweep(model: Model, ready: Sequence[Ready], questions: Sequence[Question], path: Path = FILE) -> str:
     """Time every candidate of every method, write the fastest ones to the presets' file, and return the table."""
     prompts = [chat_prompt(model, question.text) for question in sample(questions, PROMPTS)]
     lines: list[str] = []
-    found: dict[str, dict[str, KnobValue]] = {}
+    found: dict[str, list[Tried]] = {}
     for one in (one for one in ready if one.method.sweep):
-        more, best = candidates(model, one, prompts)
-        lines += more
-        found[one.method.key] = dict(best)
-    write(model.device_name, datetime.date.today().isoformat(), found, path)
+        found[one.method.key] = candidates(model, one, prompts)
+        lines += table(found[one.method.key])
+    best = {key: fastest(tried).knobs for key, tried in found.items()}
+    write(model.device_name, datetime.date.today().isoformat(), best, path, sum(found.values(), []))
     return "\n".join([*lines, f"written to {path.name}"])

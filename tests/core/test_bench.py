@@ -253,6 +253,9 @@ def test_a_sweep_saves_the_fastest(
     args = ["--target", toy_target, "--prompts", str(prompts), "--limit", "2", "--methods", "lookup", "--sweep"]
     assert command(args) == 0
     assert read(path).presets == {"lookup": {"tokens": 4}}
+    tried = read(path).tried
+    assert [one.knobs for one in tried] == [dict(knobs) for knobs in discover()["lookup"].sweep]
+    assert all(one.drafted <= int(one.knobs["tokens"]) and one.tau >= 1 and one.tokens_per_second for one in tried)
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if "fastest" in line][0].split()[:2] == ["lookup", "tokens=4"]
     assert sum(line.startswith("lookup") for line in lines) == len(discover()["lookup"].sweep)

@@ -124,6 +124,14 @@ def test_a_task_done_again_starts_from_the_same_context(subject: Subject) -> Non
             assert [(p.kind, p.rows) for p in first.passes] == [(p.kind, p.rows) for p in second.passes]
 
 
+def test_a_point_knows_what_its_draft_asks_of_the_target(measured: Measurement) -> None:
+    asked = {p.task: (p.rows, p.width) for p in measured.points.values() if p.task.length == 16}
+    assert asked[Task("chain", 16, 32, "eagle3", 1)] == (17, 1)
+    assert asked[Task("block", 16, 32, "dflash", 2)] == (17, 16)
+    assert asked[Task("tree", 16, 32, "eagle3", 1)] == (60, 10)
+    assert asked[Task("target", 16, 32)][0] == 16
+
+
 def test_heads_are_named_by_their_words(measured: Measurement, subject: Subject) -> None:
     own, full = subject.networks["eagle3"].head_rows, subject.model.decoder.config.vocab
     assert own < full
@@ -137,17 +145,18 @@ def test_medians_are_of_the_timings_and_recording_is_left_out() -> None:
 
     lengths = iter([9.0, 3.0, 1.0, 2.0])  # the first is the warm-up
 
-    def do(clock: Clock) -> None:
+    def do(clock: Clock) -> int:
         ms = next(lengths) / 1000
         clock.note("draft", clock.begun, clock.begun + ms)
         clock.note("record", clock.begun + ms, clock.begun + 100 * ms)
         clock.last = clock.begun + 10**6  # no host time behind it
+        return 5
 
     work = Work(Task("chain", 1), do)
     seen = [work.time(Clock(), 0.0) for _ in range(3)]
     assert [round(p.median, 6) for p in seen] == [3.0, 2.0, 2.0]
     assert (seen[-1].low, seen[-1].high, seen[-1].n) == (1.5, 2.5, 3)
-    assert seen[-1].split == {"draft": 2.0}
+    assert (seen[-1].split, seen[-1].rows) == ({"draft": 2.0}, 5)
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 7])
