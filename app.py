@@ -13,7 +13,7 @@ st.set_page_config(page_title="DraftScope", page_icon=str(ASSETS / "icon.svg"), 
 st.html(ASSETS / "page.css")
 if st.query_params.get("present") == "1":
     st.html(ASSETS / "present.css")
-PAGES = ("start", "race", "step", "about")
+PAGES = ("start", "race", "step", "latency", "about")
 LIVE = ("race", "step")  # these show the runs themselves
 pages = [st.Page(f"pages/{name}.py", title=t(f"nav.{name}"), url_path=name, default=name == PAGES[0]) for name in PAGES]
 page = st.navigation(pages, position="top")

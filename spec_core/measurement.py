@@ -129,12 +129,13 @@ def decode_line(line: bytes) -> Part:
     try:
         parsed = msgspec.json.decode(line, type=_Line)
     except msgspec.DecodeError as error:
-        raise TraceError(f"This is not a line of a DraftScope measurement: {error}.") from error
+        raise TraceError(f"This is not a line of a DraftScope measurement: {error}.", "line") from error
     part = parsed.setup or parsed.point or parsed.finish
     if part is None:
-        raise TraceError("This is not a line of a DraftScope measurement: it holds no setup, point or finish.")
+        raise TraceError("This is not a line of a DraftScope measurement: it holds no setup, point or finish.", "line")
     if isinstance(part, Setup) and part.schema != SCHEMA:
-        raise TraceError(f"This measurement has schema {part.schema} and this version reads {SCHEMA}: measure again.")
+        message = f"This measurement has schema {part.schema} and this version reads {SCHEMA}: measure again."
+        raise TraceError(message, "schema", {"schema": part.schema, "ours": SCHEMA})
     if isinstance(part, Point):
         check_point(part)
     return part
@@ -144,10 +145,10 @@ def check_point(point: Point) -> None:
     """Refuse a timing no clock could have made, so that nothing downstream has to ask."""
     times = [point.low, point.median, point.high, *point.split.values()]
     if not all(math.isfinite(ms) and ms >= 0 for ms in times) or not point.low <= point.median <= point.high:
-        raise TraceError("A point of this measurement is broken: its times are no times, or out of order.")
+        raise TraceError("A point of this measurement is broken: its times are no times, or out of order.", "point")
     task = point.task
     if point.n < 1 or task.length < 1 or min(task.context, task.layers, task.vocab, point.rows, point.width) < 0:
-        raise TraceError("A point of this measurement is broken: it counts less than nothing.")
+        raise TraceError("A point of this measurement is broken: it counts less than nothing.", "point")
 
 
 def grown(measurement: Measurement | None, part: Part) -> Measurement:
@@ -156,7 +157,7 @@ def grown(measurement: Measurement | None, part: Part) -> Measurement:
         known = measurement or Measurement(part)
         return Measurement(part, known.points, known.finish)
     if measurement is None:
-        raise TraceError("This file does not start with the setup of a measurement.")
+        raise TraceError("This file does not start with the setup of a measurement.", "start")
     if isinstance(part, Point):
         measurement.points[part.task] = part
     else:
@@ -172,7 +173,7 @@ def read(lines: Iterable[bytes]) -> Measurement:
             break
         measurement = grown(measurement, decode_line(line))
     if measurement is None:
-        raise TraceError("This file holds no measurement: its first line is missing or broken.")
+        raise TraceError("This file holds no measurement: its first line is missing or broken.", "start")
     return measurement
 
 
@@ -181,7 +182,7 @@ def load(path: Path) -> Measurement:
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
-        raise TraceError(f"{path.name} cannot be read: {error}.") from error
+        raise TraceError(f"{path.name} cannot be read: {error}.", "packed") from error
     return read(raw.splitlines(keepends=True))
 
 

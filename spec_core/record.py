@@ -16,6 +16,7 @@ from spec_core.trace import KnobValue, Prompt, Sampling, Trace, accepted, differ
 
 MOST_BYTES = 200_000
 WARM_UP = 8
+WARM, WARMTH = "warm", Sampling(temperature=1.0)  # the published preset with drawn tokens
 OPENING = "opening.txt"  # names the recording the app opens with, so that it need not read them all to choose
 OPENING_STEPS = 4
 SHORT: dict[Preset, str] = {"published": "published", "this device": "device"}  # as file names call them
@@ -49,6 +50,13 @@ class Recorder:
                 if away and away.gap > NEAR_TIE:
                     yield f"{question.key}.{one.method.key}: not plain decoding's text from token {away.position} on"
                 yield from self.write(trace, f"{question.key}.{one.method.key}.{SHORT[name]}.jsonl.gz")
+
+    def record_warm(self, question: Question) -> Iterator[str]:
+        """The drafters' runs once more with drawn tokens, for what acceptance owes to temperature."""
+        prompt = chat_prompt(self.model, question.text)
+        for one in (one for one in self.ready if one.method.network):
+            trace = one.decode(self.model, prompt, preset(one.method, "published"), WARMTH, self.tokens)
+            yield from self.write(trace, f"{question.key}.{one.method.key}.{WARM}.jsonl.gz")
 
     def write(self, trace: Trace, name: str) -> Iterator[str]:
         """A file replaces its elder only when it is whole and small enough."""
@@ -87,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m spec_core.record", description="Record the traces the app ships.")
     parser.add_argument("--prompts", type=Path, default=Path("assets/prompts/traces.jsonl"), metavar="FILE.jsonl")
     parser.add_argument("--only", default="", metavar="KEYS", help="prompts to record, with commas; else all")
+    parser.add_argument("--warm", action="store_true", help="only the runs with drawn tokens")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("assets/traces"), metavar="FOLDER")
     parser.add_argument("--target", default="smollm2-135m")
@@ -98,7 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(model, ready, args.out, args.tokens)
     recorder.warm_up(chat_prompt(model, questions[0].text))
-    wrong = [problem for question in questions for problem in recorder.record(question)]
+    wrong = [] if args.warm else [problem for one in questions for problem in recorder.record(one)]
+    wrong += [problem for one in questions for problem in recorder.record_warm(one)]
     (args.out / OPENING).write_text(liveliest(args.out) + "\n", encoding="utf-8")
     wrong += [f"{key} not recorded: {reason}" for key, reason in missing.items()]
     for problem in wrong:

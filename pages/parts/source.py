@@ -16,9 +16,13 @@ from spec_core.trace import Trace, TraceError, encode, read
 
 if TYPE_CHECKING:
     from spec_core.contract import Method
-    from spec_core.jobs import Jobs, Snapshot, Spec
+    from spec_core.jobs import Jobs, Snapshot, Spec, Timing
+    from spec_core.measurement import Measurement
 
 TARGET = os.environ.get("DRAFTSCOPE_TARGET", "smollm2-135m")  # a catalog key, a Hugging Face id or a folder
+
+LENGTHS = (1, 2, 4, 8, 12, 16, 24, 31)  # of drafts whose latency is measured
+ROUNDS, SHAPE_ROUNDS = 9, 5  # timings of each
 
 
 class Problem(Exception):
@@ -93,11 +97,49 @@ def cancel(id: str) -> None:
         jobs().cancel(id)
 
 
+def measure(shape: str, context: int) -> str:
+    """Order a latency measurement of the target, or of a published shape; returns its id."""
+    from spec_core.jobs import Full, LatencySpec
+
+    rounds = SHAPE_ROUNDS if shape else ROUNDS
+    try:
+        return jobs().submit(LatencySpec(TARGET, list(LENGTHS), [context], rounds, shape))
+    except Full as error:
+        raise Problem("lab.full", {}) from error
+
+
+def timing(id: str) -> "Timing | None":
+    """A measurement as it is now, which also keeps it alive; None for one that is not here any more."""
+    from spec_core.jobs import Gone
+
+    try:
+        return jobs().timing(id)
+    except Gone:
+        return None
+
+
+def unpacked(raw: bytes) -> list[bytes]:
+    """A file's lines, whether it was gzipped or not; OSError, EOFError or zlib.error where it is damaged."""
+    return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).splitlines(keepends=True)
+
+
+def open_measurement(name: str, raw: bytes) -> "Measurement":
+    """An uploaded file's bytes → the measurement in it, or a Problem that says what is wrong with it."""
+    from spec_core.measurement import read as read_measurement
+
+    try:
+        found = read_measurement(unpacked(raw))
+    except TraceError as error:
+        raise Problem("lab.schema" if error.kind == "schema" else "lab.bad", {"file": name, **error.values}) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise Problem("lab.bad", {"file": name}) from error
+    return found
+
+
 def open_file(name: str, raw: bytes) -> Trace:
     """An uploaded file's bytes → the trace in it, or a Problem that says what is wrong with it."""
     try:
-        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        trace = read(raw.splitlines(keepends=True))
+        trace = read(unpacked(raw))
     except TraceError as error:
         raise Problem(f"file.{error.kind}", {"file": name, **error.values}) from error
     except (OSError, EOFError, zlib.error) as error:

@@ -38,7 +38,11 @@ def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: 
     assert record.command([*record_args(toy_target, tmp_path), "--only", "chat,list"]) == 0
     found = {path.name: load(path) for path in (tmp_path / "traces").glob("*.jsonl.gz")}
     names = {f"{key}.{method}.{short}.jsonl.gz" for key in ("chat", "list") for method in discover() for short in SHORT}
+    warm = {name: found.pop(name) for name in list(found) if ".warm." in name}
     assert found.keys() == names
+    drafting = [key for key, method in discover().items() if method.network]
+    assert warm.keys() == {f"{key}.{method}.warm.jsonl.gz" for key in ("chat", "list") for method in drafting}
+    assert {trace.header.sampling.temperature for trace in warm.values()} == {1.0}
     texts = {name.split(".")[0]: ids(trace) for name, trace in found.items()}
     for name, trace in found.items():
         key, method, short, *_ = name.split(".")

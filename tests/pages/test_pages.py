@@ -9,7 +9,7 @@ from pages.parts import recorded, source
 from pages.parts.text import catalogue
 from tests.pages.conftest import open_page, scene_of
 
-PAGES = ("start", "race", "step", "about")
+PAGES = ("start", "race", "step", "latency", "about")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -17,7 +17,7 @@ PAGES = ("start", "race", "step", "about")
 def test_a_page_opens_in_either_language(name: str, language: str) -> None:
     at = open_page(name, language)
     assert not at.exception
-    titles = {"step": "stepping.title"}
+    titles = {"step": "stepping.title", "latency": "lab.title"}
     assert at.title[0].value == catalogue(language)[titles.get(name, f"{name}.title")]
 
 

@@ -1,0 +1,209 @@
+"""What follows from a measurement, section by section: time split, LM heads, what-if, the sweep, acceptance."""
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from pages.parts import charts, recorded, source, whatif
+from pages.parts.machines import Machine
+from pages.parts.state import desk
+from pages.parts.text import t, t_or
+from spec_core import measurement as timed
+from spec_core.measurement import Line
+from spec_core.presets import read
+from spec_core.trace import Trace, accepted_by_depth, tau
+
+MOST = 31  # longest draft
+SIZES, BATCHES = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32)
+PUBLISHED, WARM = "published", "warm"  # recordings under the papers' settings, at temperature 0 and at 1
+
+
+def badge(one: Machine) -> str:
+    head = one.measurement.setup
+    busy = " · " + t("badge.contended") if head.contended else ""
+    threads = t("lab.threads", {"threads": head.threads})
+    return t(f"badge.{one.origin}", {"device": f"{head.device} ({threads}, {head.dtype})", "date": head.date}) + busy
+
+
+def model_badge(reason: str) -> str:
+    return f"**{t('badge.model')}** · {reason}"
+
+
+def where_time_goes(one: Machine, context: int, layers: int) -> None:
+    st.subheader(t("split.title"), anchor=False)
+    st.markdown(t("split.lead"))
+    left, right = st.columns([3, 8], gap="medium")
+    length = left.slider(t("lab.k"), 1, MOST, 15, key="split length")
+    chart = charts.split(one.measurement, context, layers, length)
+    modelled = one.measurement.setup.modelled
+    with right:
+        charts.show(chart, "split")
+        st.caption(model_badge(t("split.model")) if modelled else f"{badge(one)} · {t('split.between')}")
+        charts.twin(chart, "split")
+
+
+def head_lesson(one: Machine) -> None:
+    st.subheader(t("heads.title"), anchor=False)
+    own = sorted(timed.heads(one.measurement, "calls"))
+    st.markdown(t("heads.lead", {"own": own[0], "full": own[-1]}) if own else "")
+    chart = charts.heads(one.measurement)
+    charts.show(chart, "heads")
+    st.caption(badge(one))
+    charts.twin(chart, "heads")
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def recordings(method: str, preset: str) -> list[Trace]:
+    """The recordings of a method on all prompts."""
+    found = [recorded.recording(r.prompt, method, preset) for r in recorded.recordings() if r.method == method]
+    return [trace for trace in found if trace]
+
+
+def drafting(preset: str) -> dict[str, list[Trace]]:
+    """Recordings by method, of those that have a drafter."""
+    known = [key for key, method in source.methods().items() if method.network]
+    return {key: found for key in known if (found := recordings(key, preset))}
+
+
+def choose_acceptance(place: DeltaGenerator) -> float | None:
+    """A rate for every depth, or None: as measured."""
+    with place:
+        measured = st.toggle(t("whatif.measured"), True, key="as measured", help=t("whatif.measured.help"))
+        rate = st.slider(t("whatif.rate"), 0.0, 1.0, 0.7, 0.05, key="rate", disabled=measured)
+    return None if measured else rate
+
+
+def what_if(one: Machine, context: int) -> None:
+    """MODEL: sliders, the curve of speed over K, and the numbers at the chosen K."""
+    st.subheader(t("whatif.title"), anchor=False)
+    st.markdown(t("whatif.lead"))
+    left, right = st.columns([3, 8], gap="medium")
+    rate = choose_acceptance(left)
+    with left:
+        length = st.slider(t("lab.k"), 1, MOST, 4, key="whatif length")
+        layers = st.slider(t("whatif.layers"), 1, 5, 5, key="whatif layers")
+        size = st.select_slider(
+            t("whatif.size"), (1, 2, 4, 8, 16, 32, 64), key="whatif size", help=t("whatif.size.help")
+        )
+        batch = st.select_slider(
+            t("whatif.batch"), (1, 2, 4, 8, 16, 32), key="whatif batch", help=t("whatif.batch.help")
+        )
+    lines = [line for line in timed.lines(one.measurement) if line.form != "block" or line.layers == layers]
+    found = {line: outcomes(one, line, context, rate, size, batch) for line in lines}
+    found = {line: steps for line, steps in found.items() if steps}
+    with right:
+        chart = charts.speedups({line: [step.speedup for step in steps] for line, steps in found.items()}, length)
+        charts.show(chart, "whatif")
+        st.caption(model_badge(t("whatif.model", {"device": one.measurement.setup.device})))
+        st.table([whatif_row(line, steps, length) for line, steps in found.items()])
+        charts.twin(chart, "whatif")
+
+
+def outcomes(one: Machine, line: Line, context: int, rate: float | None, size: int, batch: int) -> list[whatif.Outcome]:
+    """One per draft length; none where nothing was measured."""
+    acceptance = whatif.rates_of(line, recordings(line.method, PUBLISHED)) if rate is None else [rate]
+    settings = (whatif.Settings(k, size, batch) for k in range(1, MOST + 1))
+    found = [whatif.outcome(one.measurement, line, context, acceptance, given) for given in settings]
+    return [step for step in found if step]
+
+
+def whatif_row(line: Line, steps: list[whatif.Outcome], length: int) -> dict[str, str]:
+    """The formula's terms at the chosen K, and the K that would be fastest."""
+    step = steps[length - 1]
+    best = max(range(len(steps)), key=lambda i: steps[i].speedup)
+    return {
+        t("table.method"): charts.name(line),
+        "τ": f"{step.tau:.2f}",
+        "T_target": f"{step.plain:.1f}",
+        "T_draft": f"{step.draft + step.head:.1f}",
+        "T_verify": f"{step.verify:.1f}",
+        "T_host": f"{step.host:.1f}",
+        t("whatif.y"): f"{step.speedup:.2f}×",
+        t("whatif.best"): f"K = {best + 1}: {steps[best].speedup:.2f}×",
+    }
+
+
+def sweep() -> None:
+    """What `--sweep` timed on this device, and what became the preset."""
+    st.subheader(t("sweep.title"), anchor=False)
+    found = read()
+    if not found.tried:
+        st.info(t("sweep.none"))
+        return
+    st.markdown(t("sweep.lead"))
+    chart = charts.swept(found.tried)
+    charts.show(chart, "sweep")
+    st.caption(t("badge.replay", {"device": found.device, "date": found.date}))
+    charts.twin(chart, "sweep")
+
+
+def acceptance() -> None:
+    """How far ahead guesses hold, on which texts, at which temperature, and whether confidence tells."""
+    found = drafting(PUBLISHED)
+    if not found:
+        return
+    st.subheader(t("accept.title"), anchor=False)
+    st.markdown(t("accept.lead"))
+    curves = [share_of(key, charts.counts(accepted_by_depth(traces))) for key, traces in found.items()]
+    chart = charts.shares(t("chart.x"), [curve for curve in curves if curve.points], unit=False)
+    charts.show(chart, "depth")
+    first = next(iter(found.values()))[0].header
+    where = t("badge.replay", {"device": first.device, "date": first.date})
+    st.caption(where)
+    charts.twin(chart, "depth")
+    by_kind(found)
+    by_temperature(found)
+    confidence(found, where)
+
+
+def share_of(key: str, points: list[charts.Asked]) -> charts.Shares:
+    """A method's curve; its name says how many guesses stand behind it."""
+    n = sum(p.asked for p in points)
+    return charts.Shares(key, t("accept.n", {"name": t_or(f"method.{key}.title", key), "n": n}), points)
+
+
+def cell(traces: list[Trace]) -> str:
+    """τ over prompts, and the share of first guesses that held with their number."""
+    counts = accepted_by_depth(traces)
+    if not counts:
+        return "–"
+    first, mean = counts[0], sum(map(tau, traces)) / len(traces)
+    return t("kinds.cell", {"tau": mean, "share": first.accepted / first.tested, "n": first.tested})
+
+
+def by_kind(found: dict[str, list[Trace]]) -> None:
+    st.markdown(f"**{t('kinds.title')}**")
+    rows = []
+    for prompt in recorded.prompts():
+        own = {key: recorded.recording(prompt, key, PUBLISHED) for key in found}
+        named = {t_or(f"method.{key}.title", key): cell([trace]) if trace else "–" for key, trace in own.items()}
+        rows.append({t("kinds.text"): t_or(f"trace.{prompt}", prompt), **named})
+    st.table(rows)
+
+
+def by_temperature(found: dict[str, list[Trace]]) -> None:
+    """Recorded at 0 and at 1, and whatever the reader ran at other temperatures."""
+    own = [trace for trace in desk().traces if trace.header.method.key in found]
+    every = [*(trace for traces in found.values() for trace in traces), *own]
+    every += [trace for traces in drafting(WARM).values() for trace in traces]
+    st.markdown(f"**{t('warmth.title')}**")
+    warmths = sorted({trace.header.sampling.temperature for trace in every})
+    rows = []
+    for warmth in warmths:
+        here = [trace for trace in every if trace.header.sampling.temperature == warmth]
+        cells = {key: cell([trace for trace in here if trace.header.method.key == key]) for key in found}
+        named = {t_or(f"method.{key}.title", key): text for key, text in cells.items()}
+        rows.append({t("temperature"): f"{warmth:g}", **named})
+    st.table(rows)
+    st.caption(t("warmth.about") if len(warmths) > 1 else t("warmth.none"))
+
+
+def confidence(found: dict[str, list[Trace]], where: str) -> None:
+    """EAGLE-2's premise: what the drafter is sure of is accepted."""
+    st.subheader(t("sure.title"), anchor=False)
+    st.markdown(t("sure.lead"))
+    bins = {key: whatif.calibration(traces) for key, traces in found.items()}
+    curves = [share_of(key, [charts.Asked(b.mean, b.tested, b.accepted) for b in many]) for key, many in bins.items()]
+    chart = charts.shares(t("sure.x"), curves, unit=True)
+    charts.show(chart, "sure")
+    st.caption(where)
+    charts.twin(chart, "sure")
