@@ -1,12 +1,17 @@
 """The app in a real browser: the system's Chromium, driven by Playwright. Skipped, with the reason, without one."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.app import CHROMIUM, NO_CHROMIUM, QUIET, ROOT, SHAPE, free_port, served, wait_for  # noqa: F401
+from tests.browser.app import CHROMIUM, NO_CHROMIUM, QUIET, ROOT, SHAPE, free_port, served, wait_for
+from tests.toy import toy_folder
 
 PICTURED = ("", "race", "step")  # pages that open with a picture
 OWN_PROBES = ("/_stcore/health", "/_stcore/host-config")  # Streamlit's own search for its server below a page's address
@@ -95,3 +100,18 @@ def window(browser: Any, server: str) -> Iterator[Callable[..., Any]]:
     yield go
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A freshly started app whose target is tiny, and the file of what it logs."""
+    address, log = f"http://127.0.0.1:{(port := free_port())}", tmp_path / "log"
+    options = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
+    given = {"DRAFTSCOPE_TARGET": str(toy_folder(tmp_path / "target")), "DRAFTSCOPE_DEVICE": "cpu"}
+    with log.open("w") as out:
+        app = subprocess.Popen(command, cwd=ROOT, env=os.environ | given, stdout=out, stderr=out)
+        wait_for(address)
+        yield address, log
+        app.terminate()
+        app.wait(20)

@@ -4,15 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 
-from tests.browser.test_live import live  # noqa: F401  (a fixture: an app whose target is tiny)
-
-
-@pytest.mark.usefixtures("browser")
 def test_points_appear_as_they_are_measured_and_a_stopped_measurement_stays(
-    browser: Any,
-    live: tuple[str, Path],  # noqa: F811
+    browser: Any, live: tuple[str, Path]
 ) -> None:
     address, log = live
     page = browser.new_page(viewport={"width": 1280, "height": 720})

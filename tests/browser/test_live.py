@@ -1,31 +1,7 @@
 """A live run in a real browser: stopped, left for another page, found again by a reload, drawn when it is over."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
-
-from tests.browser.conftest import ROOT, free_port, wait_for
-from tests.toy import toy_folder
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A freshly started app whose target is tiny, and the file of what it logs."""
-    address, log = f"http://127.0.0.1:{(port := free_port())}", tmp_path / "log"
-    options = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
-    given = {"DRAFTSCOPE_TARGET": str(toy_folder(tmp_path / "target")), "DRAFTSCOPE_DEVICE": "cpu"}
-    with log.open("w") as out:
-        app = subprocess.Popen(command, cwd=ROOT, env=os.environ | given, stdout=out, stderr=out)
-        wait_for(address)
-        yield address, log
-        app.terminate()
-        app.wait(20)
 
 
 def run_live(page: Any, prompt: str) -> None:
