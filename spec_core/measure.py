@@ -342,11 +342,11 @@ def title(line: Line) -> str:
 def rows_of(measurement: Measurement, context: int) -> list[str]:
     """The table of one context: milliseconds of a draft by length, then what the growth from 4 tokens is."""
     lengths = sorted({task.length for task in measurement.points if task.method})
-    out = [f"behind {context} tokens, ms of a draft of" + "".join(f"{n:>8}" for n in lengths) + "   x8/x4  x16/x4"]
+    out = [f"behind {context} tokens, ms of a draft of" + "".join(f"{n:>10}" for n in lengths) + "   x8/x4  x16/x4"]
     for line in lines(measurement):
         times = {p.task.length: p.median for p in curve(measurement, line, context)}
         ratios = (growth(measurement, line, context, 4, long) for long in (8, 16))
-        cells = "".join(f"{times[n]:8.2f}" if n in times else f"{'-':>8}" for n in lengths)
+        cells = "".join(f"{times[n]:10.2f}" if n in times else f"{'-':>10}" for n in lengths)
         out.append(f"{title(line):>35}{cells}" + "".join(f"{r:8.2f}" if r else f"{'-':>8}" for r in ratios))
     passes = targets(measurement, context)
     out.append("target pass of rows " + ", ".join(f"{p.task.length}: {p.median:.1f} ms" for p in passes))
