@@ -179,7 +179,7 @@ def arguments() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments().parse_args(argv)
     questions = sample(list(chain.from_iterable(map(load, args.prompts))), args.limit)
-    given: dict[str, Knobs] = knobs_by_method(args.knob)
+    given: Mapping[str, Knobs] = knobs_by_method(args.knob)
     base = yardstick()
     methods = [base, *(method for method in choose(args.methods) if method.key != base.key)]
     model = load_target(args.target, args.device)

@@ -45,7 +45,7 @@ def frame(card: Card, inner: str) -> str:
 
 def heading(card: Card, remark: str = "") -> str:
     name = html.escape(title(card))
-    return f'<header><h3><i class="ds-swatch"></i>{name}</h3><span class="ds-badge">{remark}</span></header>'
+    return f'<header><h2><i class="ds-swatch"></i>{name}</h2><span class="ds-badge">{remark}</span></header>'
 
 
 def growing(trace: Trace, bar: DeltaGenerator, view: DeltaGenerator, label: Mapping[str, Value], budget: int) -> None:

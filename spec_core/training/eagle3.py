@@ -19,7 +19,7 @@ from spec_core.training.vocabulary import FREQUENT, Vocabulary, soft_loss
 from spec_core.training.warm import copy_, copy_mlp, feature_scale, last_layer, low_rank, ridge
 
 STEPS = 3  # unrolled steps in the second part of the run
-SINGLE = 0.7  # share of the run with one step only: three cost three times as much and teach little at first
+SINGLE = 0.35  # share of the run with one step only: three cost three times as much, but later guesses need them
 GUESSES = 5  # places in the draft that the held-out report follows
 FITTED = 64  # dialogues that the linear start is fitted on
 NARROW = 0.03  # the head's states have unit size, the target's last ones about thirty
