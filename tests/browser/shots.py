@@ -14,6 +14,7 @@ from playwright.sync_api import sync_playwright
 from tests.browser.conftest import CHROMIUM, QUIET, ROOT, free_port, wait_for
 
 OUT = ROOT / "docs" / "screens"
+DRAWN = ".stage .scene .shape rect, .js-plotly-plot .main-svg, h2"
 PAGES = {
     "start": "",
     "race": "race?trace=story",
@@ -46,7 +47,7 @@ def shoot(browser: Any, address: str, theme: str, width: int, height: int, langu
     page = context.new_page()
     for name, path in PAGES.items():
         page.goto(f"{address}/{path}{'&' if '?' in path else '?'}lang={language}")
-        page.locator("h1").first.wait_for(timeout=60_000)
+        page.locator(DRAWN).first.wait_for(timeout=60_000)
         page.wait_for_timeout(SETTLED)
         picture = Image.open(io.BytesIO(page.screenshot()))
         picture.save(OUT / f"{name}.{theme}.{width}.{language}.webp", quality=82, method=6)
