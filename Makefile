@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
-.PHONY: setup chromium run test check fix traces golden bench bench-app measure
+.PHONY: setup chromium run test check fix traces golden bench bench-app measure screenshots
 
 setup: .venv/installed
 	@$(BIN)/python -m models.fetch
@@ -50,6 +50,9 @@ bench-app:
 # The latency lab's recording of this machine.
 measure:
 	$(BIN)/python -m spec_core.measure --context 64,256,1024 --json assets/measurements
+
+screenshots:
+	$(BIN)/python -m tests.browser.shots
 
 # Installs again only when a requirements file is newer than the last install that succeeded.
 .venv/installed: requirements.txt requirements-dev.txt requirements-replay.txt | .venv/bin/python

@@ -1,17 +1,14 @@
 """`make screenshots`: every page in both themes and languages and on a phone, as pictures in docs/screens."""
 
 import io
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from tests.browser.conftest import CHROMIUM, QUIET, ROOT, free_port, wait_for
+from tests.browser.app import CHROMIUM, QUIET, ROOT, served
 
 OUT = ROOT / "docs" / "screens"
 DRAWN = ".stage .scene .shape rect, .js-plotly-plot .main-svg, h2"
@@ -25,19 +22,6 @@ PAGES = {
 }
 LOOKS = (("light", 1280, 720, "en"), ("dark", 1280, 720, "en"), ("light", 1280, 720, "zh"), ("dark", 390, 844, "zh"))
 SETTLED = 6000  # milliseconds: charts are drawn after the page, and an opening picture plays to its resting place
-
-
-@contextmanager
-def served() -> Iterator[str]:
-    address = f"http://127.0.0.1:{(port := free_port())}"
-    options = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
-    app = subprocess.Popen([sys.executable, "-m", "streamlit", "run", "app.py", *options], cwd=ROOT)
-    try:
-        wait_for(address)
-        yield address
-    finally:
-        app.terminate()
-        app.wait(10)
 
 
 def shoot(browser: Any, address: str, theme: str, width: int, height: int, language: str) -> None:
