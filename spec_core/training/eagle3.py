@@ -19,7 +19,7 @@ from spec_core.training.vocabulary import FREQUENT, Vocabulary, soft_loss
 from spec_core.training.warm import copy_, copy_mlp, feature_scale, last_layer, low_rank, ridge
 
 STEPS = 3  # unrolled steps in the second part of the run
-SINGLE = 0.35  # share of the run with one step only: three cost three times as much, but later guesses need them
+SINGLE = 0.35  # share of a fresh run with one step only: three cost three times as much, but later guesses need them
 GUESSES = 5  # places in the draft that the held-out report follows
 FITTED = 64  # dialogues that the linear start is fitted on
 NARROW = 0.03  # the head's states have unit size, the target's last ones about thirty
@@ -115,7 +115,8 @@ def look_back(attention: Attention, source: Attention) -> None:
 class Task:
     """Soft cross-entropy within the draft vocabulary, the same for each unrolled step."""
 
-    def __init__(self, decoder: Decoder, head: Eagle3Head, scale: Tensor, frequent: Tensor):
+    def __init__(self, decoder: Decoder, head: Eagle3Head, scale: Tensor, frequent: Tensor, single: float):
+        self.single = single
         self.network = Eagle3Training(head, scale)
         self.layers = head.config.feature_layers
         self.embed = decoder.model.embed_tokens
@@ -136,7 +137,7 @@ class Task:
         where, row = judged_rows(within, STEPS)
         needed = torch.cat([self.frequent[head.t2d[self.frequent]], batch.choice[where, row]])
         rows, feature = self.vocabulary.draw(self.draft_ids(needed)), batch.last[where, row]
-        outputs = self.outputs(batch, 1 if progress < SINGLE else STEPS)
+        outputs = self.outputs(batch, 1 if progress < self.single else STEPS)
         losses = [soft_loss(head.norm(out[where, row - s - 1]), feature, rows) for s, out in enumerate(outputs)]
         return torch.stack(losses).mean()
 
@@ -158,7 +159,7 @@ def build(decoder: Decoder, store: Store, start: Path | None, draft_vocab: int =
         assert isinstance(head, Eagle3Head)
         copy_(head.fc, head.fc.weight * scale)
     frequent = store.frequent(min(FREQUENT, head.config.draft_vocab))
-    return Task(decoder, head, scale, torch.tensor(frequent))
+    return Task(decoder, head, scale, torch.tensor(frequent), SINGLE if start is None else 0.0)
 
 
 def drafter(task: Task, decoder: Decoder) -> Drafter:
