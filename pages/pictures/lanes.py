@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pages.pictures.scene import MONO, Frame, Scene, Shape, Value, fit, width
-from spec_core.trace import PassKind, Step, Trace, accepted, tau, text_of, words
+from spec_core.trace import PassKind, Step, Trace, accepted, ids, tau, text_of, tokens_per_second, words
 
 Say = Callable[[str, Mapping[str, Value]], str]
 Clock = Literal["ms", "passes", "model"]
 
 CLOCKS: tuple[Clock, ...] = ("ms", "passes", "model")
 WIDTH, LANE, TOP = 1200.0, 65.0, 26.0
-LEFT, RIGHT = 150.0, 150.0
+LEFT, RIGHT = 150.0, 175.0
 BAR_H, DOT = 17.0, 5.0
 SLICES = 90  # frames a race is cut into
 SHOWN_MS = 9000.0  # how long it plays, whatever it took
@@ -110,6 +110,11 @@ def lost(trace: Trace, plain: Trace, clock: Clock) -> tuple[PassKind, dict[str, 
     return kind, {"share": share, "ratio": ratio, "tau": f"{tau(trace):.2f}", "rows": rows}
 
 
+def same_text(trace: Trace, plain: Trace) -> bool:
+    """Greedy, and token for token plain decoding's."""
+    return trace.header.sampling.temperature == 0 and ids(trace) == ids(plain)
+
+
 class Lane:
     """One method's shapes, and what is visible of them at a moment."""
 
@@ -196,7 +201,16 @@ class Lane:
     def verdict(self, plain: Trace | None) -> list[Shape]:
         """What appears at the end: how long it took and, where it lost, why."""
         found = lost(self.trace, plain, self.clock) if plain else None
-        return [self.finished(), *([self.why(*found)] if found else [])]
+        return [self.finished(), self.result(plain), *([self.why(*found)] if found else [])]
+
+    def result(self, plain: Trace | None) -> Shape:
+        """How fast it was, where the clock tells, and whether the text is plain decoding's own."""
+        said = [self.say("lane.rate", {"x": f"{tokens_per_second(self.trace):.1f}"})] if self.clock == "ms" else []
+        if plain and plain is not self.trace and same_text(self.trace, plain):
+            said.append(self.say("lane.same", {}))
+        x = LEFT + duration(self.trace, self.clock) * self.scale + 10
+        label = fit(" · ".join(said), RIGHT - 10, 12, PROSE)
+        return Shape(self.name("result"), "text", x, self.y + 29, label=label, look="muted", size=12)
 
     def why(self, kind: PassKind, numbers: dict[str, Value]) -> Shape:
         label = fit(self.say(f"lane.why.{kind}", numbers), WIDTH - LEFT, 12, PROSE)
@@ -206,7 +220,9 @@ class Lane:
         total = duration(self.trace, self.clock)
         label = self.say(f"lane.done.{self.clock}", {"value": amount(total, self.clock)})
         x = LEFT + total * self.scale + 10
-        return Shape(self.name("done"), "text", x, self.y + 13, label=fit(label, RIGHT, 13), look="number", size=13)
+        return Shape(
+            self.name("done"), "text", x, self.y + 13, label=fit(label, RIGHT - 10, 13), look="number", size=13
+        )
 
 
 def amount(value: float, clock: Clock) -> str:

@@ -276,8 +276,10 @@ def test_the_app_opens_and_replays_without_torch(finished: list[Trace], tmp_path
         from pages.parts import knobs, live, source
         from tests.pages.server import make_visited
         make_visited()
-        at = AppTest.from_file("app.py", default_timeout=60).run().switch_page("pages/race.py").run()
-        assert not at.exception, at.exception
+        at = AppTest.from_file("app.py", default_timeout=60).run()
+        for page in ("start", "step", "latency", "about", "race"):
+            at.switch_page(f"pages/{{page}}.py").run()
+            assert not at.exception, (page, at.exception)
         raw = Path({str(path)!r}).read_bytes()
         at.session_state["desk"].show([source.open_file("run", raw)], "replay")
         at.run()

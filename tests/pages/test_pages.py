@@ -1,21 +1,26 @@
 """Every page opens in both languages, draws what was recorded, and keeps its choices in the address."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+from streamlit.runtime.context import ContextProxy
 
-from pages.parts import recorded, source
+from pages.parts import colours, recorded, source
 from pages.parts.text import catalogue
 from tests.pages.conftest import open_page, scene_of
 
 PAGES = ("start", "race", "step", "latency", "about")
 
 
+@pytest.mark.parametrize("theme", colours.THEMES)
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_opens_in_either_language(name: str, language: str) -> None:
+def test_a_page_opens_in_either_language(name: str, language: str, theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ContextProxy, "theme", SimpleNamespace(type=theme))
     at = open_page(name, language)
+    assert colours.theme() == colours.THEMES[theme]
     assert not at.exception
     titles = {"step": "stepping.title", "latency": "lab.title"}
     assert at.title[0].value == catalogue(language)[titles.get(name, f"{name}.title")]

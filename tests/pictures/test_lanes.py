@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
 from pages.pictures.lanes import CLOCKS, WIDTH, Clock, duration, legs, lost, picture, speedup
@@ -94,3 +95,15 @@ def test_the_reason_is_the_work_that_adds_most_to_a_step(traces: list[Trace]) ->
     found = lost(chain, plain, "model")
     assert found is None or found[0] in ("draft", "head")  # on that clock a target pass costs the same as plain's
     assert lost(plain, plain, "model") is None
+
+
+def test_the_same_text_is_claimed_of_lanes_that_have_it_and_of_no_other(traces: list[Trace]) -> None:
+    def claims(shown: list[Trace]) -> list[str]:
+        return [s.id for s in picture(shown, "passes", say).shapes if s.id.endswith(".result") and "same" in s.label]
+
+    plain, other = traces[0], traces[1]
+    step = other.steps[1]
+    spoilt = msgspec.structs.replace(step, committed=[step.committed[0] ^ 1, *step.committed[1:]])
+    wrong = msgspec.structs.replace(other, steps=[other.steps[0], spoilt, *other.steps[2:]])
+    assert claims([plain, other]) == [f"{other.header.method.key}.1.result"]
+    assert claims([plain, wrong]) == []
