@@ -11,12 +11,12 @@ from playwright.sync_api import sync_playwright
 from tests.browser.app import CHROMIUM, QUIET, ROOT, served
 
 OUT = ROOT / "docs" / "screens"
-DRAWN = ".stage .scene .shape rect, .js-plotly-plot .main-svg, h2"
+DRAWN = ".stage .scene .shape rect, .js-plotly-plot .main-svg, table"
 PAGES = {
     "start": "",
-    "race": "race?trace=story",
-    "step": "step?trace=story&tuning=published&method=eagle3",
-    "block": "step?trace=story&tuning=published&method=dflash",
+    "race": "race?trace=code",
+    "step": "step?trace=code&tuning=published&method=eagle3",
+    "block": "step?trace=code&tuning=published&method=dflash",
     "latency": "latency",
     "about": "about",
 }
