@@ -60,7 +60,7 @@ def growing(trace: Trace, bar: DeltaGenerator, view: DeltaGenerator, label: Mapp
 def asked(trace: Trace) -> None:
     """The prompt: two lines of it at most, all of it under the pointer."""
     text = html.escape(trace.header.prompt.text)
-    st.html(f'<p class="ds-asked" style="--muted:{theme().muted}" title="{text}">{text}</p>')
+    st.html(f'<p class="ds-asked" title="{text}">{text}</p>')
 
 
 def draw(traces: Sequence[Trace], origin: Origin) -> None:
