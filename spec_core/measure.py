@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from models.cache import KVCache
-from models.heads import Eagle3Head, new_cache
+from models.heads import new_cache
 from models.load import Model, Network, load_network, load_target
 from models.shapes import SHAPES, load_shape, random_network
 from spec_core.command import Parser, guarded, say
@@ -223,10 +223,8 @@ def heads_of(subject: Subject) -> dict[int, Callable[[Tensor], Tensor]]:
     full = subject.model.decoder
     found: dict[int, Callable[[Tensor], Tensor]] = {}
     for network in subject.networks.values():
-        if isinstance(network.module, Eagle3Head):
-            found[network.head_rows] = network.module.lm_head
-        else:
-            found[full.config.vocab] = full.lm_head
+        own = getattr(network.module, "lm_head", None)  # most read theirs off the target's
+        found[network.head_rows or full.config.vocab] = own or full.lm_head
     return found
 
 

@@ -3,10 +3,10 @@
 import gzip
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import streamlit as st
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spec_core.jobs import Jobs, Snapshot, Spec, Timing
     from spec_core.measurement import Measurement
 
+Found = TypeVar("Found")
 TARGET = os.environ.get("DRAFTSCOPE_TARGET", "smollm2-135m")  # a catalog key, a Hugging Face id or a folder
 
 LENGTHS = (1, 2, 4, 8, 12, 16, 24, 31)  # of drafts whose latency is measured
@@ -82,10 +83,14 @@ def submit(orders: Sequence[Order]) -> list[str]:
 
 def look(id: str) -> "Snapshot | None":
     """A run as it is now, which also keeps it alive; None for one that is not here any more."""
+    return unless_gone(jobs().snapshot, id)
+
+
+def unless_gone(ask: Callable[[str], Found], id: str) -> Found | None:
     from spec_core.jobs import Gone
 
     try:
-        return jobs().snapshot(id)
+        return ask(id)
     except Gone:
         return None
 
@@ -110,12 +115,7 @@ def measure(shape: str, context: int) -> str:
 
 def timing(id: str) -> "Timing | None":
     """A measurement as it is now, which also keeps it alive; None for one that is not here any more."""
-    from spec_core.jobs import Gone
-
-    try:
-        return jobs().timing(id)
-    except Gone:
-        return None
+    return unless_gone(jobs().timing, id)
 
 
 def unpacked(raw: bytes) -> list[bytes]:
