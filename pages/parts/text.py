@@ -15,7 +15,9 @@ Value = str | int | float
 
 @functools.cache
 def catalogue(language: str) -> dict[str, str]:
-    return json.loads((LOCALES / f"{language}.json").read_text(encoding="utf-8"))
+    """All texts of a language: one file for the app, one for each lesson."""
+    files = sorted((LOCALES / language).glob("*.json"))
+    return {key: text for file in files for key, text in json.loads(file.read_text(encoding="utf-8")).items()}
 
 
 def choose_language() -> None:

@@ -1,7 +1,8 @@
 """What a picture is: shapes with place and look, and frames that say what changes. Plain data, drawn by the stage."""
 
 import unicodedata
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 Kind = Literal["rect", "text", "path", "dot"]
@@ -50,8 +51,9 @@ class Bars:
 class Frame:
     """One moment. set: what changes, by shape id. caption: a short headline; say: the sentence for a screen reader.
 
-    stop: a moment worth resting at (the end of a step). at: the step it belongs to. rest: milliseconds to stay when
-    playing; 0 leaves it to the stage, which allows for reading.
+    stop: a moment worth resting at (the end of a step). at: the step it belongs to. kind: what happens in it, and act:
+    which picture of a joined scene it is in, so that a lesson finds it. rest: milliseconds to stay when playing; 0
+    leaves it to the stage, which allows for reading.
     """
 
     caption: str
@@ -59,7 +61,31 @@ class Frame:
     set: dict[str, dict[str, Value]] = field(default_factory=dict)
     stop: bool = False
     at: int = 0
+    kind: str = ""
+    act: str = ""
     rest: float = 0
+
+
+@dataclass
+class Question:
+    """Asked before the next frames show the answer. right: the index of the option that holds; because: why."""
+
+    text: str
+    options: list[str]
+    right: int
+    because: str
+
+
+@dataclass
+class Line:
+    """What a lesson says at a frame. `[word](light)` in the text belongs to all shapes with `light` among their looks:
+    pointing at one lights the other. task: what to try; question: what to guess."""
+
+    frame: int
+    title: str
+    text: str
+    task: str = ""
+    question: Question | None = None
 
 
 @dataclass
@@ -69,6 +95,7 @@ class Scene:
     shapes: list[Shape]
     frames: list[Frame]
     bars: dict[str, Bars] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
 
     def data(self) -> dict[str, object]:
         """The scene as JSON data; fields at their defaults are left out."""
@@ -77,7 +104,26 @@ class Scene:
             "shapes": [slim(asdict(shape), Shape) for shape in self.shapes],
             "frames": [asdict(frame) for frame in self.frames],
             "bars": {name: bars.rows for name, bars in self.bars.items()},
+            "lines": [asdict(line) for line in self.lines],
         }
+
+
+def join(acts: Mapping[str, Scene]) -> Scene:
+    """One scene that plays `acts` in their order: each clears the stage first, and its shapes' names begin with it."""
+    width, height = max(s.width for s in acts.values()), max(s.height for s in acts.values())
+    whole = Scene(width, height, [], [])
+    for act, scene in acts.items():
+        gone: dict[str, dict[str, Value]] = {shape.id: {"on": False} for shape in whole.shapes}
+        for number, frame in enumerate(scene.frames):
+            change = {f"{act}.{name}": change for name, change in frame.set.items()}
+            first = gone | {f"{act}.{s.id}": {"on": True} for s in scene.shapes if s.on} if not number else {}
+            both = {name: first.get(name, {}) | change.get(name, {}) for name in first | change}
+            whole.frames.append(replace(frame, set=both, act=act))
+        named = {name: f"{act}.{name}" for name in scene.bars}
+        for shape in scene.shapes:
+            whole.shapes.append(replace(shape, id=f"{act}.{shape.id}", bars=named.get(shape.bars, ""), on=False))
+        whole.bars |= {named[name]: bars for name, bars in scene.bars.items()}
+    return whole
 
 
 def slim(values: dict[str, object], kind: type) -> dict[str, object]:

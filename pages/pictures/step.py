@@ -172,7 +172,7 @@ class Director:
     def frame(self, number: int, key: str, values: Mapping[str, Value], change: dict[str, dict[str, Value]]) -> Frame:
         caption = self.say(f"step.{key}", values)
         headline = self.say("step.headline", {"n": number, "all": len(self.trace.steps) - 1})
-        made = Frame(headline, caption, change, at=number)
+        made = Frame(headline, caption, change, at=number, kind=key.split(".")[0])
         self.frames.append(made)
         return made
 
