@@ -184,9 +184,11 @@ def target_card(model: Model) -> NetworkCard:
 
 
 def drafter_card(model: Model, network: Network) -> NetworkCard:
-    hidden = network.module.config.hidden
-    vocab = network.head_rows or model.decoder.config.vocab
-    return NetworkCard(network.id, network.hash, network.layers, hidden, vocab, network.layer_weights, hidden * vocab)
+    config, own = network.module.config, network.head_rows
+    vocab = own or model.decoder.config.vocab
+    weights = (network.layer_weights, config.hidden * vocab)
+    taps = list(config.feature_layers)
+    return NetworkCard(network.id, network.hash, network.layers, config.hidden, vocab, *weights, taps, bool(own))
 
 
 def peak_memory_mb(model: Model) -> float:

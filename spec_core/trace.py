@@ -145,7 +145,8 @@ class Network(Struct, frozen=True, omit_defaults=True):
     """Which weights: a name, a fingerprint, and the sizes a cost model needs.
 
     vocab: rows of the LM head it uses, its own or the target's. layer_weights, head_weights: numbers read by one layer
-    and by the head in one pass.
+    and by the head in one pass. taps: target layers lent to a drafter, counted as Hugging Face's hidden_states.
+    own_head: it reads its guesses off a head of its own.
     """
 
     id: str
@@ -155,6 +156,8 @@ class Network(Struct, frozen=True, omit_defaults=True):
     vocab: int
     layer_weights: int
     head_weights: int
+    taps: list[int] = []
+    own_head: bool = False
 
 
 class Prompt(Struct, frozen=True, omit_defaults=True):

@@ -153,6 +153,9 @@ def test_the_header_tells_how_the_run_came_to_be(method: Method, model: Model, n
     if head.drafter and network:
         assert (head.drafter.id, head.drafter.hash, head.drafter.layers) == (network.id, network.hash, network.layers)
         assert head.drafter.vocab == (network.head_rows or 64)
+        taps, own = list(network.module.config.feature_layers), bool(network.head_rows)
+        assert (head.drafter.taps, head.drafter.own_head) == (taps, own)
+        assert taps
     assert head.device
     assert head.threads == torch.get_num_threads()
     assert set(head.versions) == {"python", "torch"}
