@@ -172,14 +172,11 @@ class Worker:
 
     def __init__(self) -> None:
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-        # OpenMP's threads otherwise spin while they wait for each other, which costs little alone; where a browser or
-        # another program wants the same cores, a spinning thread keeps out the one it waits for: 5 to 10 times slower.
-        calm = {"OMP_WAIT_POLICY": "passive"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "spec_core.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=calm | os.environ | {"PYTHONPATH": paths},
+            env=os.environ | {"PYTHONPATH": paths},
         )
         self.lock = threading.Lock()
 

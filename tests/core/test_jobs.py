@@ -228,22 +228,6 @@ def test_a_worker_without_an_app_ends_itself() -> None:
     assert Worker().stop() == "exit status 0"
 
 
-@pytest.mark.parametrize(("asked", "got"), [(None, "passive"), ("active", "active")])
-def test_threads_of_a_worker_wait_asleep_unless_told_otherwise(
-    asked: str | None, got: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    if asked:
-        monkeypatch.setenv("OMP_WAIT_POLICY", asked)
-    started = Worker()
-    process = Path(f"/proc/{started.process.pid}/environ")
-    told = process.read_bytes().split(b"\0") if process.exists() else None
-    started.stop()
-    if told is None:
-        pytest.skip("only Linux shows what a process was told")
-    assert f"OMP_WAIT_POLICY={got}".encode() in told
-
-
 # What a worker answers
 
 

@@ -1,0 +1,19 @@
+"""How long the threads of matrix work spin while they wait for each other."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SHOW = "import spec_core, os; print(os.environ.get('GOMP_SPINCOUNT'))"
+
+
+@pytest.mark.parametrize(
+    ("asked", "got"),
+    [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "None")],
+)
+def test_threads_spin_briefly_unless_the_reader_chose(asked: dict[str, str], got: str) -> None:
+    free = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run([sys.executable, "-c", SHOW], env=free | asked, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == got
