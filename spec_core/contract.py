@@ -188,6 +188,7 @@ class Method:
     `network` its loaded drafter (models.load.Network) or None. Torch is imported inside. order: place in lists, 0 is
     the yardstick. sweep: knob settings worth timing on a new device. recorded: knobs that only make a bundled trace
     richer, at no cost that counts. curves: its drafts whose latency is worth plotting against their length.
+    drawn: knobs that make a chain really drawn from q, where there are such.
     """
 
     key: str
@@ -201,6 +202,7 @@ class Method:
     sweep: tuple[Knobs, ...] = ()
     recorded: Knobs = field(default_factory=dict[str, KnobValue])
     curves: tuple[Curve, ...] = ()
+    drawn: Knobs = field(default_factory=dict[str, KnobValue])
 
     @property
     def card(self) -> Card:

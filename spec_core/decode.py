@@ -77,6 +77,7 @@ def named(step: Step, word: Callable[[int], Word], seen: set[int]) -> dict[int, 
     tree, verdict = step.draft, step.verdict
     lists = [tree.tokens, step.committed, [verdict.bonus], *tree.layers]
     lists += [lost.tokens for lost in tree.others] + [w.tokens for w in verdict.wanted]
+    lists += [laws.tokens for laws in verdict.laws]
     fresh = {token for tokens in lists for token in tokens} - seen
     seen |= fresh
     return {token: word(token) for token in sorted(fresh)}

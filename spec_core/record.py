@@ -1,4 +1,5 @@
-"""`python -m spec_core.record`: the traces the app ships, every prompt with every method under both presets."""
+"""`python -m spec_core.record`: the traces the app ships, every prompt with every method under both presets, and with
+drawn tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from spec_core.trace import KnobValue, Prompt, Sampling, Trace, accepted, differ
 MOST_BYTES = 200_000
 WARM_UP = 8
 WARM, WARMTH = "warm", Sampling(temperature=1.0)  # the published preset with drawn tokens
+DRAWN = "sampled"  # at that temperature too, but with chains really drawn from q, which meet `reject`
 OPENING = "opening.txt"  # names the recording the app opens with, so that it need not read them all to choose
 OPENING_STEPS = 4
 SHORT: dict[Preset, str] = {"published": "published", "this device": "device"}  # as file names call them
@@ -57,6 +59,13 @@ class Recorder:
         for one in (one for one in self.ready if one.method.network):
             trace = one.decode(self.model, prompt, preset(one.method, "published"), WARMTH, self.tokens)
             yield from self.write(trace, f"{question.key}.{one.method.key}.{WARM}.jsonl.gz")
+
+    def record_drawn(self, question: Question) -> Iterator[str]:
+        """The same with guesses drawn from q, of the methods that know how."""
+        prompt = chat_prompt(self.model, question.text)
+        for one in (one for one in self.ready if one.method.drawn):
+            trace = one.decode(self.model, prompt, one.method.drawn, WARMTH, self.tokens)
+            yield from self.write(trace, f"{question.key}.{one.method.key}.{DRAWN}.jsonl.gz")
 
     def write(self, trace: Trace, name: str) -> Iterator[str]:
         """A file replaces its elder only when it is whole and small enough."""
@@ -109,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     recorder.warm_up(chat_prompt(model, questions[0].text))
     wrong = [] if args.warm else [problem for one in questions for problem in recorder.record(one)]
     wrong += [problem for one in questions for problem in recorder.record_warm(one)]
+    wrong += [problem for one in questions for problem in recorder.record_drawn(one)]
     (args.out / OPENING).write_text(liveliest(args.out) + "\n", encoding="utf-8")
     wrong += [f"{key} not recorded: {reason}" for key, reason in missing.items()]
     for problem in wrong:

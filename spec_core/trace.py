@@ -95,14 +95,29 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     u: float | None = None
 
 
+class Laws(Struct, frozen=True, omit_defaults=True):
+    """Both laws at a `node` whose child was tested with reject: p and q of the best tokens of either, and `over`, what
+    p has over q, (p - q)+, as it is before it is made to sum to 1. rest: p, q and over of all other tokens together."""
+
+    node: int
+    tokens: list[int]
+    p: list[float]
+    q: list[float]
+    over: list[float]
+    rest: list[float]
+
+
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """path: accepted nodes, root first. bonus: what the target adds. p[i]: its probability of kept[i]'s own token."""
+    """path: accepted nodes, root first. bonus: what the target adds. p[i]: its probability of kept[i]'s own token.
+
+    laws: one for every node tested with reject."""
 
     path: list[int]
     bonus: int
     p: list[float]
     wanted: list[Wanted]
     decisions: list[Decision]
+    laws: list[Laws] = []
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -287,7 +302,7 @@ def check_tree(tree: DraftTree) -> None:
 
 def check_verdict(tree: DraftTree, verdict: Verdict) -> None:
     kept, path = set(tree.kept), verdict.path
-    asked = {wanted.node for wanted in verdict.wanted} | {decision.node for decision in verdict.decisions}
+    asked = {one.node for one in (*verdict.wanted, *verdict.decisions, *verdict.laws)}
     if not {*path, *asked} <= kept or len(verdict.p) != len(tree.kept):
         raise TraceError("A step's verdict is broken: it speaks of nodes that were not kept.", "step")
     if path[:1] != [0] or any(tree.parents[b] != a for a, b in zip(path, path[1:], strict=False)):

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from spec_core.contract import Draft
-from spec_core.trace import Decision, DraftTree, Sampling, Verdict, Wanted, tidy
+from spec_core.trace import Decision, DraftTree, Laws, Sampling, Verdict, Wanted, tidy
 from spec_core.tree import children
 
 FAVOURITES = 4  # how many of the target's top tokens a verdict names per node
+BEST = 5  # how many of p's and of q's best tokens stand side by side where a guess was tested with reject
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ def report(draft: Draft, logits: Tensor, sampling: Sampling, walk: Walk) -> Verd
         p=[1.0, *map(tidy, own[1:])],
         wanted=favourites(p, walk, tree, row),
         decisions=[decision(one, draft, p[row[one.node]]) for one in walk.asked],
+        laws=[both(one, draft, p[row[one.node]], walk.bonus) for one in walk.asked if one.u is not None],
     )
 
 
@@ -145,3 +147,15 @@ def decision(asked: Asked, draft: Draft, p: Tensor) -> Decision:
     q = float(exact[token]) if exact is not None else tree.probs[child] if child >= 0 else 0.0
     held = float(p[token])
     return Decision(asked.node, child, rule, asked.accepted, tidy(held, 9), tidy(q, 9), asked.drawn, asked.u)
+
+
+def both(asked: Asked, draft: Draft, p: Tensor, bonus: int) -> Laws:
+    """p and q side by side at one tested node: the best of each, the guess, and what was drawn in its place."""
+    assert draft.q is not None
+    p, q = p.cpu(), draft.q[asked.node].cpu()
+    named = {*p.topk(min(BEST, len(p))).indices.tolist(), *q.topk(min(BEST, len(q))).indices.tolist()}
+    named |= {draft.tree.tokens[asked.child]} | (set() if asked.accepted else {bonus})
+    tokens = sorted(named, key=lambda token: (-max(float(p[token]), float(q[token])), token))
+    rows = (p, q, (p - q).clamp(min=0))
+    rest = [tidy(max(0.0, float(row.double().sum()) - float(row[tokens].double().sum()))) for row in rows]
+    return Laws(asked.node, tokens, *([tidy(float(x)) for x in row[tokens]] for row in rows), rest)

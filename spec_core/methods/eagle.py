@@ -53,4 +53,5 @@ METHOD = Method(
         *({"shape": "tree", "depth": depth} for depth in (1, 2)),
     ),
     curves=(Curve("chain", 1, lambda length: {"shape": "chain", "depth": length}),),
+    drawn={"shape": "sampled", "depth": 4},
 )

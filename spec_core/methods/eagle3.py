@@ -17,4 +17,5 @@ METHOD = Method(
         Curve("chain", 1, lambda length: {"shape": "chain", "depth": length}, at_least=3.0),
         Curve("tree", 1, lambda length: {"shape": "tree", "depth": length}),
     ),
+    drawn={"shape": "sampled", "depth": 4},
 )

@@ -39,7 +39,12 @@ def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: 
     found = {path.name: load(path) for path in (tmp_path / "traces").glob("*.jsonl.gz")}
     names = {f"{key}.{method}.{short}.jsonl.gz" for key in ("chat", "list") for method in discover() for short in SHORT}
     warm = {name: found.pop(name) for name in list(found) if ".warm." in name}
+    drawn = {name: found.pop(name) for name in list(found) if ".sampled." in name}
     assert found.keys() == names
+    chains = [key for key, method in discover().items() if method.drawn]
+    assert drawn.keys() == {f"{key}.{method}.sampled.jsonl.gz" for key in ("chat", "list") for method in chains}
+    for trace in drawn.values():
+        assert all(asked.rule == "reject" for step in trace.steps[1:] for asked in step.verdict.decisions[:1])
     drafting = [key for key, method in discover().items() if method.network]
     assert warm.keys() == {f"{key}.{method}.warm.jsonl.gz" for key in ("chat", "list") for method in drafting}
     assert {trace.header.sampling.temperature for trace in warm.values()} == {1.0}

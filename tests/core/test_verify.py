@@ -565,3 +565,36 @@ def test_argmax_blocks_hold_at_least_as_often_as_blocks_of_draws(small: Pair) ->
 
     argmax, draws = (held(Sampling(1.0, seed=2), warped) for warped in (False, True))
     assert argmax >= draws > 0
+
+
+# What is recorded beside a tested guess
+
+
+def test_both_laws_stand_beside_every_guess_tested_with_reject() -> None:
+    """All words are named or in the rest, and what p has over q is what the residual is drawn from."""
+    logits = torch.randn(4, 40, generator=torch.Generator().manual_seed(5)) * 2
+    q = torch.softmax(torch.randn(3, 40, generator=torch.Generator().manual_seed(6)) * 2, dim=-1)
+    draft = Draft(chain(1, [5, 7, 9], [0.1, 0.1, 0.1], [0, 1, 2]), list(q))
+    walk = verify.verify(draft, logits, SAMPLED, torch.Generator().manual_seed(2))
+    found = verify.report(draft, logits, SAMPLED, walk)
+    tested = [asked for asked in found.decisions if asked.u is not None]
+    assert [laws.node for laws in found.laws] == [asked.node for asked in tested]
+    assert tested
+    p = verify.law(logits, SAMPLED)
+    for laws, asked in zip(found.laws, tested, strict=True):
+        assert draft.tree.tokens[asked.child] in laws.tokens
+        assert asked.accepted or found.bonus in laws.tokens
+        assert {int(p[laws.node].argmax()), int(q[laws.node].argmax())} <= set(laws.tokens)
+        assert sum(laws.p) + laws.rest[0] == pytest.approx(1, abs=1e-3)
+        assert sum(laws.q) + laws.rest[1] == pytest.approx(1, abs=1e-3)
+        assert laws.over == pytest.approx([max(0, a - b) for a, b in zip(laws.p, laws.q, strict=True)], abs=1e-4)
+        assert sum(laws.over) + laws.rest[2] == pytest.approx(
+            float(residual(p[laws.node], q[laws.node]).sum()), abs=1e-3
+        )
+
+
+def test_no_laws_are_written_where_the_target_was_asked_for_its_token() -> None:
+    draft = Draft(chain(1, [5, 7], [0.1, 0.1], [0, 1]))
+    logits = torch.zeros(3, 12)
+    walk = verify.verify(draft, logits, SAMPLED, torch.Generator().manual_seed(0))
+    assert verify.report(draft, logits, SAMPLED, walk).laws == []
