@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
 from pages.parts import runs
 from pages.parts.text import choose_language, t
@@ -14,9 +15,19 @@ st.html(ASSETS / "page.css")
 if st.query_params.get("present") == "1":
     st.html(ASSETS / "present.css")
 PAGES = ("start", "race", "step", "latency", "about")
+LESSONS = ("why", "eagle", "eagle2", "eagle3", "dflash", "lossless", "family")  # those of them that are there
 LIVE = ("race", "step")  # these show the runs themselves
-pages = [st.Page(f"pages/{name}.py", title=t(f"nav.{name}"), url_path=name, default=name == PAGES[0]) for name in PAGES]
-page = st.navigation(pages, position="top")
+
+
+def found(names: tuple[str, ...]) -> list[StreamlitPage]:
+    there = [name for name in names if Path(__file__).with_name("pages").joinpath(f"{name}.py").exists()]
+    return [
+        st.Page(f"pages/{name}.py", title=t(f"nav.{name}"), url_path=name, default=name == PAGES[0]) for name in there
+    ]
+
+
+lessons = found(LESSONS)
+page = st.navigation({"": found(PAGES)} | ({t("nav.lessons"): lessons} if lessons else {}), position="top")
 runs.catch_up()
 with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", key="topbar"):
     st.markdown("**DraftScope**", width="content")

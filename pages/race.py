@@ -1,7 +1,5 @@
 """The race: one prompt, every method in its lane, on one axis, by a choice of clock."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -9,16 +7,8 @@ from pages.parts import cards, choice, entry, live, runs
 from pages.parts.address import keep, recall
 from pages.parts.stage import stage
 from pages.parts.state import desk
-from pages.parts.text import t, t_or
+from pages.parts.text import say, t
 from pages.pictures import lanes
-from pages.pictures.scene import Value
-
-
-def say(key: str, values: Mapping[str, Value]) -> str:
-    """The picture's words; a method's own title stands in where nobody translated it."""
-    if key == "lane.title":
-        return t_or(f"method.{values['key']}.title", str(values["title"]))
-    return t(key, values)
 
 
 def choose_clock(place: DeltaGenerator) -> lanes.Clock:

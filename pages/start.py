@@ -1,21 +1,14 @@
 """What this is, in one screen: the idea, a recorded decode that already plays, and where to go from here."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from pages.parts import cards, entry, recorded
 from pages.parts.stage import stage
-from pages.parts.text import t
+from pages.parts.text import say, t
 from pages.pictures import step as picture
-from pages.pictures.scene import Value
 from spec_core.trace import Trace
 
 SHOWN = 4  # steps of the recording that the first screen needs
-
-
-def say(key: str, values: Mapping[str, Value]) -> str:
-    return t(key, values)
 
 
 entry.through_app()

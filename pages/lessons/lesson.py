@@ -75,7 +75,7 @@ class Lesson:
         if beat.options:
             options = [text(f"option.{i + 1}") for i in range(beat.options)]
             question = Question(text("question"), options, beat.right - 1, text("because"))
-        return Line(frame, text("title"), text("text"), text("task") if beat.task else "", question)
+        return Line(frame, text("title"), text("text"), text("task") if beat.task else "", question, beat.id)
 
     def choose(self, casts: Iterable[Sequence[Trace]], say: Say) -> tuple[Sequence[Trace], Scene] | None:
         """The first runs in which every moment is found, and their scene."""

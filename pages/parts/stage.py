@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,25 +13,36 @@ from pages.parts.text import language, t
 from pages.pictures.scene import Scene
 
 ASSETS = Path(__file__).parents[2] / "assets"
+SCRIPTS = ("stage/reel.mjs", "stage/draw.mjs", "stage/narration.mjs", "stage.mjs")
 WORDS = ("stage", "first", "back", "next", "last", "play", "pause", "scrub", "speed", "hint", "one", "two")
+LESSON_WORDS = ("narration", "earlier", "later", "part", "task", "right", "wrong", "reveal")
+LATER = {"n": "{n}", "all": "{all}"}  # placeholders that the stage itself fills
 
 
 @st.cache_resource(show_spinner=False)
 def component(version: str):
     """The player. Its code is inlined, so that no page's address can break a relative import."""
-    script = (ASSETS / "stage.mjs").read_text(encoding="utf-8")
     return st.components.v2.component(  # type: ignore[reportAttributeAccessIssue]
         f"stage_{version}",
         html='<div class="stage"></div>',
-        css=(ASSETS / "stage.css").read_text(encoding="utf-8"),
-        js=script + "\nexport default mount;\n",
+        css=style(),
+        js=script() + "\nexport default mount;\n",
     )
+
+
+def script() -> str:
+    """The player's modules as one: without the imports of each other, which one file does not need."""
+    parts = ((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    return "\n".join(re.sub(r'^import .* from "\./.*;\n', "", part, flags=re.MULTILINE) for part in parts)
+
+
+def style() -> str:
+    return (ASSETS / "stage.css").read_text(encoding="utf-8")
 
 
 def version() -> str:
     """Changes with the player's code, so that an open page never runs an old one."""
-    both = (ASSETS / "stage.mjs").read_bytes() + (ASSETS / "stage.css").read_bytes()
-    return hashlib.sha256(both).hexdigest()[:8]
+    return hashlib.sha256((script() + style()).encode()).hexdigest()[:8]
 
 
 def stage(
@@ -47,7 +59,7 @@ def stage(
         "lang": "zh-Hans" if language() == "zh" else "en",
         "present": st.query_params.get("present") == "1",
         "hues": {method: asdict(either(method)) for method in methods},
-        "words": {word: t(f"stage.{word}") for word in WORDS},
+        "words": {word: t(f"stage.{word}", LATER) for word in WORDS + LESSON_WORDS},
     }
     result = component(version())(
         data=json.dumps(data).encode(),  # as a dict, Streamlit would import pandas to look for tables in it

@@ -79,13 +79,14 @@ class Question:
 @dataclass
 class Line:
     """What a lesson says at a frame. `[word](light)` in the text belongs to all shapes with `light` among their looks:
-    pointing at one lights the other. task: what to try; question: what to guess."""
+    pointing at one lights the other. task: what to try; question: what to guess. id: its name in a link."""
 
     frame: int
     title: str
     text: str
     task: str = ""
     question: Question | None = None
+    id: str = ""
 
 
 @dataclass

@@ -1,0 +1,129 @@
+"""Every lesson opens on the recordings the app ships, finds all its moments, and has exactly the texts it needs."""
+
+import importlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from pages.lessons.lesson import Beat, Lesson
+from pages.parts import lesson as part
+from pages.parts import recorded, text
+from pages.parts.text import catalogue
+from tests.pages.conftest import address, open_page, scene_of
+from tests.pages.tiny import LESSON as TINY
+from tests.pages.tiny import TEXTS
+
+ROOT = Path(__file__).parents[2]
+NAMES = [path.stem for path in sorted((ROOT / "pages/lessons").glob("*.py")) if path.stem not in ("__init__", "lesson")]
+LESSONS: list[Lesson] = [importlib.import_module(f"pages.lessons.{name}").LESSON for name in NAMES]
+SHIPPED = recorded.FOLDER
+SCRIPT = "from pages.parts.lesson import lesson\nfrom tests.pages.tiny import LESSON\nlesson(LESSON)\n"
+
+
+@pytest.fixture(autouse=True)
+def real(pinned: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recordings in the repository, not the toys of the other page tests."""
+    monkeypatch.setattr(recorded, "FOLDER", SHIPPED)
+    st.cache_data.clear()
+
+
+@pytest.fixture
+def tiny_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The catalogues with the tiny lesson's texts among them."""
+    shutil.copytree(text.LOCALES, tmp_path / "locales")
+    texts = json.dumps({f"lesson.tiny.{key}": value for key, value in TEXTS.items()})
+    for language in text.NAMES:
+        (tmp_path / "locales" / language / "tiny.json").write_text(texts)
+    monkeypatch.setattr(text, "LOCALES", tmp_path / "locales")
+    catalogue.cache_clear()
+    yield
+    catalogue.cache_clear()
+
+
+def texts_of(beat: Beat) -> set[str]:
+    """The texts a beat needs, by the ends of their keys."""
+    asked = {"question", "because", *(f"option.{i + 1}" for i in range(beat.options))} if beat.options else set()
+    return {f"{beat.id}.{name}" for name in {"title", "text"} | ({"task"} if beat.task else set()) | asked}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("told", LESSONS, ids=lambda told: told.key)
+def test_a_lesson_opens_with_all_its_moments(told: Lesson, language: str) -> None:
+    at = open_page(told.key, language)
+    assert not at.exception
+    assert at.title[0].value == catalogue(language)[f"{told.key}.title"]
+    lines = json.loads(scene_of(at))["scene"]["lines"]
+    assert [line["id"] for line in lines] == [beat.id for beat in told.beats]
+    assert len(at.dataframe[0].value) >= 1
+
+
+@pytest.mark.parametrize("told", [*LESSONS, TINY], ids=lambda told: told.key)
+def test_a_lesson_has_the_texts_it_needs_and_no_other(told: Lesson, tiny_texts: None) -> None:
+    start = f"lesson.{told.key}."
+    needed = {start + name for beat in told.beats for name in texts_of(beat)}
+    assert {key for key in catalogue("en") if key.startswith(start)} == needed
+
+
+@pytest.mark.parametrize("told", LESSONS, ids=lambda told: told.key)
+def test_a_question_has_one_right_option(told: Lesson) -> None:
+    assert all(1 <= beat.right <= beat.options for beat in told.beats if beat.options)
+
+
+def test_every_lesson_is_in_the_navigation() -> None:
+    assert all(f'"{name}"' in (ROOT / "app.py").read_text("utf-8") for name in NAMES)
+
+
+def opened(**query: str) -> AppTest:
+    at = AppTest.from_string(SCRIPT, default_timeout=60)
+    for key, value in query.items():
+        at.query_params[key] = value
+    return at.run()
+
+
+def test_the_tiny_lesson_shows_lines_table_and_origin(tiny_texts: None) -> None:
+    at = opened()
+    assert not at.exception
+    lines = json.loads(scene_of(at))["scene"]["lines"]
+    assert [line["title"] for line in lines][:2] == ["A first token", "One guess"]
+    assert lines[2]["question"] == {
+        "text": lines[2]["question"]["text"],
+        "options": ["Yes", "No"],
+        "right": 1,
+        "because": "Weights are read once for all rows.",
+    }
+    assert "{" not in lines[2]["title"]
+    assert len(at.dataframe[0].value) >= 1
+    assert any("REPLAY" in caption.value for caption in at.caption)
+
+
+def test_a_link_opens_a_lesson_at_what_it_says_and_with_its_prompt(tiny_texts: None) -> None:
+    other = part.prompts(TINY)[-1]
+    at = opened(at="ask", trace=other)
+    data = json.loads(scene_of(at))
+    assert data["position"] == data["scene"]["lines"][2]["frame"]
+    assert not data["autoplay"]
+    assert address(at) == {"at": "ask", "trace": other}
+
+
+def test_what_an_address_asks_in_vain_is_ignored(tiny_texts: None) -> None:
+    for query in ({"at": "nothing of this name"}, {"at": "99999"}, {"trace": "no such prompt"}):
+        at = opened(**query)
+        assert not at.exception
+        assert json.loads(scene_of(at))["autoplay"]
+
+
+def test_a_moment_left_by_another_prompt_is_not_taken_for_a_wish(tiny_texts: None) -> None:
+    at = opened(at="ask")
+    at.selectbox[0].set_value(part.prompts(TINY)[-1]).run()
+    assert json.loads(scene_of(at))["position"] == 0
+
+
+def test_without_recordings_a_lesson_says_so(tiny_texts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    st.cache_data.clear()
+    assert [box.value for box in opened().info] == [catalogue("en")["lesson.empty"]]
