@@ -49,7 +49,8 @@ bench-app:
 
 # The latency lab's recording of this machine.
 measure:
-	$(BIN)/python -m spec_core.measure --context 64,256,1024 --json assets/measurements
+	$(BIN)/python -m spec_core.measure --context 64,256,1024 --far 128,512,2048,4096 \
+		--budgets 8,16,32,59,128,256 --json assets/measurements
 
 screenshots:
 	$(BIN)/python -m tests.browser.shots

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.parts import charts, entry, findings, lab, machines, source
+from pages.parts import charts, costs, entry, findings, lab, machines, source
 from pages.parts.address import note, number, one_of, restore
 from pages.parts.findings import badge
 from pages.parts.machines import Machine
@@ -138,3 +138,5 @@ else:
     lab.files()
 findings.sweep()
 findings.acceptance()
+if one:
+    costs.section(one)

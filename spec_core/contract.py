@@ -169,11 +169,11 @@ Build = Callable[[Any, Any, Knobs, Sampling], Drafter]
 class Curve:
     """A curve of the latency lab: drafts of one form through `layers` draft layers. knobs(K) make one of length K.
 
-    A tree's length is its depth. at_least, at_most: what the papers claim of the time of 16 tokens over that of 4;
-    0 where they claim nothing.
+    A tree's length is its depth; a budget's is the nodes of a published tree. at_least, at_most: what the papers claim
+    of the time of 16 tokens over that of 4; 0 where they claim nothing.
     """
 
-    form: Literal["chain", "tree", "block"]
+    form: Literal["chain", "tree", "block", "budget"]
     layers: int
     knobs: Callable[[int], Knobs]
     at_least: float = 0.0

@@ -53,7 +53,8 @@ from spec_core.verify import verify
 LENGTHS = (1, 2, 4, 6, 8, 12, 16, 24, 31)
 CONTEXTS = (256,)
 ROWS = (1, 2, 4, 8, 16, 32, 64)  # of a target pass
-MOST_LENGTH, MOST_ROUNDS = 31, 101
+MOST_LENGTH, MOST_ROUNDS, MOST_NODES = 31, 101, 256
+FAR_LENGTH = 8  # of the drafts timed at contexts that are there only to show what context costs
 MOST_ROWS = 512  # a tree of 31 levels appends ten rows for each
 ROUNDS = 9
 KINDS: tuple[PassKind, ...] = ("draft", "head", "target", "host")
@@ -78,18 +79,25 @@ class Subject:
 
 @dataclass(frozen=True)
 class Plan:
-    """lengths: of drafts, in tokens. contexts: cached tokens they look back on. rounds: timings of each task."""
+    """lengths: of drafts, in tokens. contexts: cached tokens they look back on. rounds: timings of each task.
+
+    far: contexts at which drafts of one length are timed. budgets: nodes of trees, timed behind the first context.
+    """
 
     lengths: Sequence[int] = LENGTHS
     contexts: Sequence[int] = CONTEXTS
     rounds: int = ROUNDS
+    far: Sequence[int] = ()
+    budgets: Sequence[int] = ()
 
     def check(self, model: Model) -> None:
         most = model.decoder.config.max_positions
         if not self.lengths or not all(1 <= length <= MOST_LENGTH for length in self.lengths):
             raise RequestError(f"Draft lengths run from 1 to {MOST_LENGTH}.")
-        if not self.contexts or not all(1 <= context <= most for context in self.contexts):
+        if not self.contexts or not all(1 <= context <= most for context in (*self.contexts, *self.far)):
             raise RequestError(f"Context lengths run from 1 to {most} with this target.")
+        if not all(1 <= nodes <= MOST_NODES for nodes in self.budgets):
+            raise RequestError(f"Budgets of a tree run from 1 to {MOST_NODES} nodes.")
         if not 1 <= self.rounds <= MOST_ROUNDS:
             raise RequestError(f"Rounds run from 1 to {MOST_ROUNDS}.")
 
@@ -230,25 +238,32 @@ def heads_of(subject: Subject) -> dict[int, Callable[[Tensor], Tensor]]:
 
 def works(subject: Subject, plan: Plan) -> Iterator[Work]:
     """Everything to be timed, each context behind the other."""
-    for context in sorted(set(plan.contexts)):
-        yield from works_behind(subject, sorted(set(plan.lengths)), context)
+    near = sorted(set(plan.contexts))
+    for context in near:
+        budgets = sorted(set(plan.budgets)) if context == near[0] else []
+        yield from works_behind(subject, sorted(set(plan.lengths)), context, budgets)
+    for context in sorted(set(plan.far) - set(near)):
+        yield from works_behind(subject, [FAR_LENGTH], context)
     for length in sorted(set(plan.lengths)):
         for words, head in heads_of(subject).items():
             yield from head_works(subject.model, head, words, length)
 
 
-def works_behind(subject: Subject, lengths: list[int], context: int) -> Iterator[Work]:
-    """Drafts and target passes behind `context` tokens; curves of more layers than a network has are left out."""
+def works_behind(subject: Subject, lengths: list[int], context: int, budgets: Sequence[int] = ()) -> Iterator[Work]:
+    """Drafts and target passes behind `context` tokens; curves of more layers than a network has are left out.
+
+    Of a budget of n nodes the target reads n + 1 rows.
+    """
     model = subject.model
     like = model.decoder.model.embed_tokens.weight
     caches = {kind: settled(new_cache(n.module, 0, like), context) for kind, n in subject.networks.items()}
-    for length in lengths:
-        for method in (method for method in discover().values() if method.network in caches):
-            most, cache = subject.networks[method.network].layers, caches[method.network]
-            for form in (form for form in method.curves if form.layers <= most):
+    for method in (method for method in discover().values() if method.network in caches):
+        most, cache = subject.networks[method.network].layers, caches[method.network]
+        for form in (form for form in method.curves if form.layers <= most):
+            for length in budgets if form.form == "budget" else lengths:
                 yield draft_work(subject, method, form, length, cache)
     own = settled(model.decoder.new_cache(0), context)
-    yield from (target_work(model, rows, own) for rows in ROWS)
+    yield from (target_work(model, rows, own) for rows in sorted({*ROWS, *(nodes + 1 for nodes in budgets)}))
 
 
 def setup(subject: Subject, timings: int) -> Setup:
@@ -375,9 +390,9 @@ def table(measurement: Measurement) -> str:
 
 
 def numbers(text: str) -> list[int]:
-    """`1,2,4` → numbers; RequestError for anything else."""
+    """`1,2,4` → numbers, nothing → none; RequestError for anything else."""
     try:
-        return [int(part) for part in text.split(",")]
+        return [int(part) for part in text.split(",") if text]
     except ValueError as error:
         raise RequestError(f"{text!r} is no list of numbers: write them with commas between, as in 1,2,4") from error
 
@@ -390,6 +405,8 @@ def arguments() -> Parser:
     parser.add_argument("--dtype", default="auto", help="with --shape: auto, fp32, bf16 or fp16")
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="draft lengths, 1 to 31")
     parser.add_argument("--context", default=",".join(map(str, CONTEXTS)), help="cached tokens; several with commas")
+    parser.add_argument("--far", default="", help=f"contexts for drafts of {FAR_LENGTH} tokens only, with commas")
+    parser.add_argument("--budgets", default="", help="nodes of published trees, with commas")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"timings of each task ({ROUNDS})")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--json", type=Path, metavar="FILE", help="JSON Lines, gzipped if it ends in .gz; or a folder")
@@ -405,7 +422,8 @@ def file_name(measurement: Measurement) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments().parse_args(argv)
-    plan = Plan(numbers(args.lengths), numbers(args.context), args.rounds)
+    far, budgets = numbers(args.far), numbers(args.budgets)
+    plan = Plan(numbers(args.lengths), numbers(args.context), args.rounds, far, budgets)
     if args.shape:
         subject = of_shape(args.shape, args.device, args.dtype, args.whole)
     else:

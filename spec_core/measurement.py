@@ -20,13 +20,14 @@ SCHEMA = 1
 MARKS = (b'{"setup"', b'{"point"', b'{"finish"')  # how the lines of a measurement begin
 
 DraftForm = Literal["chain", "tree", "block"]
-Form = Literal["chain", "tree", "block", "calls", "rows", "target"]
+Form = Literal["chain", "tree", "block", "budget", "calls", "rows", "target"]
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
     """What was timed, behind `context` cached tokens.
 
     chain, tree, block: one whole draft of `method` that looks `length` tokens ahead, through `layers` draft layers.
+    budget: one whole tree of the published depth, cut to `length` nodes.
     calls: an LM head of `vocab` words, `length` times on one row. rows: the same head once, on `length` rows.
     target: one pass of the target over `length` rows and the verdict on them.
     """
@@ -216,7 +217,12 @@ def lines(measurement: Measurement) -> list[Line]:
 
 
 def contexts(measurement: Measurement) -> list[int]:
-    return sorted({task.context for task in measurement.points if task.method})
+    """Where drafts of several lengths were timed, so that there is a curve to draw."""
+    found: dict[int, set[int]] = {}
+    for task in (task for task in measurement.points if task.form in ("chain", "tree", "block")):
+        found.setdefault(task.context, set()).add(task.length)
+    most = max(map(len, found.values()), default=0)
+    return sorted(context for context, lengths in found.items() if len(lengths) == most)
 
 
 def lengths(measurement: Measurement) -> list[int]:
@@ -225,11 +231,7 @@ def lengths(measurement: Measurement) -> list[int]:
 
 def curve(measurement: Measurement, line: Line, context: int) -> list[Point]:
     """The points of a curve, shortest draft first."""
-    found = [
-        point
-        for task, point in measurement.points.items()
-        if (task.method, task.form, task.layers) == (line.method, line.form, line.layers) and task.context == context
-    ]
+    found = [point for point in every_context(measurement, line) if point.task.context == context]
     return sorted(found, key=lambda point: point.task.length)
 
 
@@ -257,6 +259,34 @@ def at(points: Sequence[Point], length: float, value: Callable[[Point], float] =
     place = next((i for i, (x, _) in enumerate(known[1:], 1) if x >= length), len(known) - 1)
     (x0, y0), (x1, y1) = known[place - 1], known[place]
     return max(0.0, y0 + (y1 - y0) * (length - x0) / (x1 - x0))
+
+
+def by_context(measurement: Measurement, length: int) -> dict[Line, list[Point]]:
+    """The curves of drafts of one length over the cached tokens, where more than one context was measured."""
+    found: dict[Line, list[Point]] = {}
+    for line in lines(measurement):
+        points = [at_length for at_length in every_context(measurement, line) if at_length.task.length == length]
+        if len(points) > 1:
+            found[line] = sorted(points, key=lambda p: p.task.context)
+    return found
+
+
+def every_context(measurement: Measurement, line: Line) -> list[Point]:
+    known = measurement.points.items()
+    return [p for task, p in known if (task.method, task.form, task.layers) == (line.method, line.form, line.layers)]
+
+
+def passes_by_context(measurement: Measurement, rows: int) -> list[Point]:
+    """Target passes of so many rows, fewest cached tokens first."""
+    found = [p for task, p in measurement.points.items() if (task.form, task.length) == ("target", rows)]
+    return sorted(found, key=lambda p: p.task.context)
+
+
+def budgets(measurement: Measurement) -> list[Point]:
+    """Trees by how many nodes they keep, behind the shortest context they were measured at."""
+    found = [point for task, point in measurement.points.items() if task.form == "budget"]
+    least = min((p.task.context for p in found), default=0)
+    return sorted((p for p in found if p.task.context == least), key=lambda p: p.task.length)
 
 
 def growth(measurement: Measurement, line: Line, context: int, short: int, long: int) -> float | None:

@@ -18,7 +18,7 @@ def tree_knobs(tokens: int, depth: int, top_k: int) -> tuple[Knob, ...]:
             "Dynamic tree, argmax chain, or chain drawn from q and tested with reject",
             choices=("tree", "chain", "sampled"),
         ),
-        Knob("tokens", tokens, "Drafted tokens kept in the tree, root not counted", 1, 200),
+        Knob("tokens", tokens, "Drafted tokens kept in the tree, root not counted", 1, 256),
         Knob("depth", depth, "Levels below the root, each one dependent draft pass; in a chain, K", 1, 31),
         Knob("top_k", top_k, "Nodes expanded per level, and children looked at per node", 1, 16),
     )

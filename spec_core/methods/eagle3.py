@@ -16,6 +16,7 @@ METHOD = Method(
     curves=(
         Curve("chain", 1, lambda length: {"shape": "chain", "depth": length}, at_least=3.0),
         Curve("tree", 1, lambda length: {"shape": "tree", "depth": length}),
+        Curve("budget", 1, lambda nodes: {"shape": "tree", "tokens": nodes}),
     ),
     drawn={"shape": "sampled", "depth": 4},
 )

@@ -83,7 +83,7 @@ def test_every_curve_of_every_method_is_there_at_every_length(measured: Measurem
         Line(key, form.form, form.layers)
         for key, method in discover().items()
         for form in method.curves
-        if form.layers <= subject.networks[method.network].layers
+        if form.form != "budget" and form.layers <= subject.networks[method.network].layers
     }
     assert set(lines(measured)) == wanted
     assert {line.layers for line in wanted if line.form == "block"} == {1, 2}, "the toy drafter has two layers"
@@ -130,6 +130,20 @@ def test_a_point_knows_what_its_draft_asks_of_the_target(measured: Measurement) 
     assert asked[Task("block", 16, 32, "dflash", 2)] == (17, 16)
     assert asked[Task("tree", 16, 32, "eagle3", 1)] == (60, 10)
     assert asked[Task("target", 16, 32)][0] == 16
+
+
+def test_trees_of_a_budget_and_far_contexts_are_timed_on_their_own(subject: Subject) -> None:
+    found = collect(measure(subject, Plan((4, 16), (16, 32), 1, far=(64,), budgets=(8, 20))))
+    assert measurement.contexts(found) == [16, 32], "a far context has no curve over lengths"
+    trees = measurement.budgets(found)
+    assert [(p.task.length, p.task.context, p.rows) for p in trees] == [(8, 16, 9), (20, 16, 21)]
+    assert {9, 21} <= {p.task.length for p in targets(found, 16)}, "the target's pass over each tree is there too"
+    assert {9, 21}.isdisjoint(p.task.length for p in targets(found, 32))
+    assert [p.task.context for p in measurement.passes_by_context(found, 16)] == [16, 32, 64]
+    assert measurement.by_context(found, 8) == {}, "one context is no curve"
+    both = collect(measure(subject, Plan((4, 8), (16,), 1, far=(64, 128))))
+    assert all([p.task.context for p in points] == [16, 64, 128] for points in measurement.by_context(both, 8).values())
+    assert len(measurement.by_context(both, 8)) == len(lines(both))
 
 
 def test_heads_are_named_by_their_words(measured: Measurement, subject: Subject) -> None:
@@ -437,7 +451,9 @@ def test_the_command_prints_a_table_and_writes_a_file(
     assert table(found).strip() == out.strip()
 
 
-@pytest.mark.parametrize("given", [["--lengths", "1,x"], ["--shape", "gpt-9"], ["--lengths", "40"]])
+@pytest.mark.parametrize(
+    "given", [["--lengths", "1,x"], ["--shape", "gpt-9"], ["--lengths", "40"], ["--budgets", "999"]]
+)
 def test_a_wrong_argument_is_one_line_and_status_2(
     given: list[str], spec: LatencySpec, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from pages.parts import charts, machines, source, whatif
+from pages.parts import charts, costs, machines, source, whatif
 from pages.parts.text import catalogue
 from spec_core import measurement
 from spec_core.measure import Plan, Subject, collect, measure
@@ -27,7 +27,7 @@ EN = catalogue("en")
 def measured() -> Measurement:
     model = toy_model()
     subject = Subject(model, toy_networks(model), frozenset(), model.decoder.config.layers)
-    return collect(measure(subject, Plan((1, 4, 8, 16), (16, 64), 1)))
+    return collect(measure(subject, Plan((1, 4, 8, 16), (16, 64), 1, far=(32,), budgets=(8, 20))))
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,15 @@ def test_the_page_opens_with_the_recorded_chart(language: str, measured: Measure
     assert words["badge.model"] in said
     assert [box.value for box in at.subheader] == [
         words[key]
-        for key in ("split.title", "heads.title", "whatif.title", "sweep.title", "accept.title", "sure.title")
+        for key in (
+            "split.title",
+            "heads.title",
+            "whatif.title",
+            "sweep.title",
+            "accept.title",
+            "sure.title",
+            "costs.title",
+        )
     ]
 
 
@@ -147,6 +155,21 @@ def test_a_step_adds_up_from_its_parts(measured: Measurement) -> None:
 def test_the_head_lesson_names_the_vocabularies(measured: Measurement) -> None:
     found = [trace["name"] for trace in drawn(charts.heads(measured))]
     assert found == [f"{n} words, {how}" for how in ("K calls of one row", "one call of K rows") for n in (48, 64)]
+
+
+def test_what_more_work_costs_is_drawn_from_the_measurement(measured: Measurement) -> None:
+    context, budget = costs.by_context(measured), costs.by_budget(measured)
+    assert context
+    assert budget
+    curves = {trace["name"]: trace["x"] for trace in drawn(context)}
+    assert curves[charts.name(measurement.Line("eagle3", "chain", 1))] == [16, 32, 64]
+    assert curves[EN["costs.rows"].format(rows=16)] == [16, 32, 64]
+    tree, check = drawn(budget)
+    assert tree["x"] == check["x"] == ["8", "20"]
+    assert check["y"] == [p.median for p in measurement.targets(measured, 16) if p.task.length in (9, 21)]
+    bare = Measurement(measured.setup, {task: p for task, p in measured.points.items() if task.context == 16})
+    assert costs.by_context(bare) is None
+    assert costs.by_budget(Measurement(measured.setup, {})) is None
 
 
 def test_another_machine_is_laid_over_and_named(measured: Measurement, folder: Path) -> None:
