@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from pages.parts import runs
+from pages.parts import lab, runs
 from pages.parts.text import choose_language, t
 
 ASSETS = Path(__file__).parent / "assets"
@@ -33,5 +33,7 @@ with st.container(horizontal=True, horizontal_alignment="right", vertical_alignm
     st.markdown("**DraftScope**", width="content")
     if page.url_path not in LIVE:
         runs.follow()
+    if page.url_path != "latency":
+        lab.follow()
     choose_language()
 page.run()

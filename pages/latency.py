@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.parts import charts, costs, entry, findings, lab, machines, source
-from pages.parts.address import note, number, one_of, restore
+from pages.parts.address import note, number, one_of, restore, some_of
 from pages.parts.findings import badge
 from pages.parts.machines import Machine
 from pages.parts.text import t, t_or
@@ -97,7 +97,8 @@ def first_screen(known: list[Machine]) -> tuple[Machine | None, int, int]:
     with right:
         lab.notice()
         view = st.empty()
-    others = [m for m in known if m.key in st.session_state.get("others", []) and m is not one]
+    restore("others", some_of([m.key for m in known]), [])
+    others = [m for m in known if m.key in st.session_state.others and m is not one]
     if now:
         lab.watch(view, lambda growing: draw(growing, [], context, layers, mark, log))
     elif one:
@@ -114,7 +115,10 @@ def more_machines(known: list[Machine], one: Machine) -> None:
         rest = [m for m in known if m is not one]
         if rest:
             names = {m.key: m.name for m in rest}
+            restore("others", some_of(list(names)), [])
+            st.session_state.others = [key for key in st.session_state.others if key in names]
             st.multiselect(t("lab.others"), list(names), format_func=names.__getitem__, key="others")
+            note("others", [], ",".join)
         else:
             st.caption(t("lab.alone"))
         lab.files()

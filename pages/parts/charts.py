@@ -43,7 +43,7 @@ class Chart:
 
 def show(chart: Chart, key: str) -> None:
     """The figure, and behind a fold the same numbers as a table and as a file."""
-    st.plotly_chart(chart.figure, theme=None, config={"displayModeBar": False}, alt=chart.alt, key=key)
+    st.plotly_chart(chart.figure, theme=None, config={"displayModeBar": False}, alt=chart.alt, key=f"chart.{key}")
 
 
 def twin(chart: Chart, key: str) -> None:

@@ -1,9 +1,12 @@
 """What follows from a measurement, section by section: time split, LM heads, what-if, the sweep, acceptance."""
 
+from collections.abc import Callable, Sequence
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.parts import charts, recorded, source, whatif
+from pages.parts.address import note, number, restore
 from pages.parts.machines import Machine
 from pages.parts.state import desk
 from pages.parts.text import t, t_or
@@ -32,7 +35,8 @@ def where_time_goes(one: Machine, context: int, layers: int) -> None:
     st.subheader(t("split.title"), anchor=False)
     st.markdown(t("split.lead"))
     left, right = st.columns([3, 8], gap="medium")
-    length = left.slider(t("lab.k"), 1, MOST, 15, key="split length")
+    with left:
+        length = kept_slider("parts", "lab.k", MOST, 15)
     chart = charts.split(one.measurement, context, layers, length)
     modelled = one.measurement.setup.modelled
     with right:
@@ -64,12 +68,41 @@ def drafting(preset: str) -> dict[str, list[Trace]]:
     return {key: found for key in known if (found := recordings(key, preset))}
 
 
+def kept_slider(key: str, label: str, most: int, default: int) -> int:
+    """A slider from 1 whose value stands in the address."""
+    restore(key, number(int, 1, most), default)
+    st.slider(t(label), 1, most, key=key)
+    return note(key, default, str)
+
+
+def kept_steps(key: str, label: str, help: str, steps: Sequence[int]) -> int:
+    """A slider over a few values, the first one where nobody chose."""
+    restore(key, a_number_of(steps), steps[0])
+    st.select_slider(t(label), steps, key=key, help=t(help))
+    return note(key, steps[0], str)
+
+
+def a_number_of(steps: Sequence[int]) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        return steps[steps.index(int(text))]
+
+    return read
+
+
 def choose_acceptance(place: DeltaGenerator) -> float | None:
     """A rate for every depth, or None: as measured."""
     with place:
-        measured = st.toggle(t("whatif.measured"), True, key="as measured", help=t("whatif.measured.help"))
-        rate = st.slider(t("whatif.rate"), 0.0, 1.0, 0.7, 0.05, key="rate", disabled=measured)
-    return None if measured else rate
+        restore("guess", yes, False)
+        st.toggle(t("whatif.own"), key="guess", help=t("whatif.own.help"))
+        own = note("guess", False, lambda on: "1" if on else "0")
+        restore("rate", number(float, 0, 1), 0.7)
+        st.slider(t("whatif.rate"), 0.0, 1.0, step=0.05, key="rate", disabled=not own)
+        rate = note("rate", 0.7, lambda value: f"{value:.2f}")
+    return rate if own else None
+
+
+def yes(text: str) -> bool:
+    return text == "1"
 
 
 def what_if(one: Machine, context: int) -> None:
@@ -79,14 +112,10 @@ def what_if(one: Machine, context: int) -> None:
     left, right = st.columns([3, 8], gap="medium")
     rate = choose_acceptance(left)
     with left:
-        length = st.slider(t("lab.k"), 1, MOST, 4, key="whatif length")
-        layers = st.slider(t("whatif.layers"), 1, 5, 5, key="whatif layers")
-        size = st.select_slider(
-            t("whatif.size"), (1, 2, 4, 8, 16, 32, 64), key="whatif size", help=t("whatif.size.help")
-        )
-        batch = st.select_slider(
-            t("whatif.batch"), (1, 2, 4, 8, 16, 32), key="whatif batch", help=t("whatif.batch.help")
-        )
+        length = kept_slider("k", "lab.k", MOST, 4)
+        layers = kept_slider("depth", "whatif.layers", 5, 5)
+        size = kept_steps("size", "whatif.size", "whatif.size.help", SIZES)
+        batch = kept_steps("batch", "whatif.batch", "whatif.batch.help", BATCHES)
     lines = [line for line in timed.lines(one.measurement) if line.form != "block" or line.layers == layers]
     found = {line: outcomes(one, line, context, rate, size, batch) for line in lines}
     found = {line: steps for line, steps in found.items() if steps}

@@ -16,6 +16,7 @@ from pages.parts.text import t
 if TYPE_CHECKING:
     from spec_core.jobs import Timing
 
+AWAY = 10.0  # seconds between two looks from another page
 PAUSE = 1.0  # seconds between two looks: drawing takes time from what is measured
 OWN = ""  # the shape that is none: the app's own target
 SHAPES = {"qwen3-4b": "Qwen3-4B", "qwen3-8b": "Qwen3-8B", "llama3.1-8b": "Llama-3.1-8B"}
@@ -111,6 +112,21 @@ def watch(view: DeltaGenerator, draw: Callable[[Machine], None]) -> None:
                 draw(Machine(now.measurement.setup.id, now.measurement, "measured"))
 
     st.fragment(look, run_every=PAUSE)()
+
+
+def follow() -> None:
+    """On every other page: looking keeps the measurement alive, and a word tells that it goes on."""
+    if not bench().job:
+        return
+
+    def look() -> None:
+        now = going_on()
+        if now is None:
+            return
+        share = now.measurement.done if now.measurement else 0.0
+        st.caption(t("lab.elsewhere", {"share": share}), width="content")
+
+    st.fragment(look, run_every=AWAY)()
 
 
 def progress(now: "Timing") -> None:

@@ -34,7 +34,7 @@ def test_points_appear_as_they_are_measured_and_a_stopped_measurement_stays(
     address, log = live
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.goto(f"{address}/latency?lang=en")
-    chart = page.locator(".st-key-latency .js-plotly-plot").first  # a chart further down may be drawn before it
+    chart = page.locator(".st-key-chart-latency .js-plotly-plot").first  # a chart further down may be drawn before it
     chart.locator(".scatterlayer .trace").first.wait_for(timeout=120_000)
     box = chart.bounding_box()
     assert box
@@ -43,7 +43,7 @@ def test_points_appear_as_they_are_measured_and_a_stopped_measurement_stays(
     page.get_by_role("button", name="Start", exact=True).click()
     page.get_by_text(re.compile(r"[1-9]\d*% of \d+ timings")).wait_for(timeout=120_000)
     with halted(address):
-        page.locator(".st-key-latency .scatterlayer .trace .point").first.wait_for(timeout=60_000)
+        page.locator(".st-key-chart-latency .scatterlayer .trace .point").first.wait_for(timeout=60_000)
         page.wait_for_timeout(SEEN)
         stop = page.get_by_role("button", name="Stop measuring")
         if stop.count():  # a quick machine may be done by itself

@@ -335,17 +335,20 @@ def test_tau_of_rates() -> None:
 def test_sliders_move_the_model() -> None:
     at = open_page("latency")
     before = figures(at)[3]["data"]
-    at.toggle(key="as measured").set_value(False).run()
+    at.toggle(key="guess").set_value(True).run()
     at.slider(key="rate").set_value(1.0).run()
     after = figures(at)[3]["data"]
     assert after != before
-    at.select_slider(key="whatif size").set_value(64).run()
+    at.select_slider(key="size").set_value(64).run()
     faster = figures(at)[3]["data"]
     assert all(max(new["y"]) >= max(old["y"]) for new, old in zip(faster, after, strict=True))
-    at.slider(key="whatif layers").set_value(1).run()
+    at.slider(key="depth").set_value(1).run()
     assert {trace["name"] for trace in figures(at)[3]["data"] if trace["name"].startswith("DFlash")} == {
         "DFlash, 1-layer"
     }
+    asked = {key: address(at)[key] for key in ("guess", "rate", "size", "depth")}
+    assert asked == {"guess": "1", "rate": "1.00", "size": "64", "depth": "1"}
+    assert figures(open_page("latency", **asked))[3]["data"] == figures(at)[3]["data"], "a link shows the same curves"
 
 
 # ---- acceptance
