@@ -1,7 +1,7 @@
 """What a picture is: shapes with place and look, and frames that say what changes. Plain data, drawn by the stage."""
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
@@ -125,6 +125,24 @@ def join(acts: Mapping[str, Scene]) -> Scene:
             whole.shapes.append(replace(shape, id=f"{act}.{shape.id}", bars=named.get(shape.bars, ""), on=False))
         whole.bars |= {named[name]: bars for name, bars in scene.bars.items()}
     return whole
+
+
+def part(scene: Scene, kept: Callable[[Frame], bool]) -> Scene:
+    """The frames for which `kept` holds, with the shapes they show; what the others changed comes with the next."""
+    frames: list[Frame] = []
+    waiting: dict[str, dict[str, Value]] = {}
+    for frame in scene.frames:
+        waiting = {name: waiting.get(name, {}) | frame.set.get(name, {}) for name in waiting | frame.set}
+        if kept(frame):
+            frames.append(replace(frame, set=waiting))
+            waiting = {}
+    shown = {name for frame in frames for name, change in frame.set.items() if change.get("on")}
+    shapes = [shape for shape in scene.shapes if shape.on or shape.id in shown]
+    names = {shape.id for shape in shapes}
+    for frame in frames:
+        frame.set = {name: change for name, change in frame.set.items() if name in names}
+    used = {shape.bars for shape in shapes}
+    return replace(scene, shapes=shapes, frames=frames, bars={n: bars for n, bars in scene.bars.items() if n in used})
 
 
 def slim(values: dict[str, object], kind: type) -> dict[str, object]:

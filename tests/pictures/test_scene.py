@@ -2,7 +2,7 @@
 
 import json
 
-from pages.pictures.scene import Frame, Scene, Shape, fit, state, width
+from pages.pictures.scene import Bars, Frame, Scene, Shape, fit, part, state, width
 
 
 def test_fit_shortens_until_it_fits() -> None:
@@ -27,3 +27,18 @@ def test_data_is_json_and_leaves_defaults_out() -> None:
 def test_state_keeps_the_last_word_on_every_field() -> None:
     frames = [Frame("", "", {"a": {"on": True, "x": 1}}), Frame("", "", {"a": {"x": 2}})]
     assert state(Scene(1, 1, [], frames), 1) == {"a": {"on": True, "x": 2}}
+
+
+def test_a_part_looks_as_the_whole_does_at_its_frames() -> None:
+    frames = [
+        Frame("", "", {"a": {"on": True}, "b": {"on": True, "x": 1}}, at=1),
+        Frame("", "", {"a": {"on": False}, "b": {"x": 2}}, at=2),
+        Frame("", "", {"b": {"x": 3}}, at=3),
+        Frame("", "", {"b": {"look": "late"}}, at=2),
+    ]
+    shapes = [Shape("a", "rect", 0, 0, bars="one"), Shape("b", "rect", 0, 0, bars="two")]
+    whole = Scene(1, 1, shapes, frames, {"one": Bars([]), "two": Bars([])})
+    second = part(whole, lambda frame: frame.at == 2)
+    assert [shape.id for shape in second.shapes] == ["b"]
+    assert list(second.bars) == ["two"]
+    assert [state(second, i)["b"] for i in (0, 1)] == [state(whole, i)["b"] for i in (1, 3)]
