@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from pages.lessons.lesson import Beat, Lesson, Moment, Say
-from pages.pictures.numbers import of_step
 from pages.pictures import flow
 from pages.pictures import step as stepping
+from pages.pictures.numbers import of_step
 from pages.pictures.scene import Scene, join, part
 from spec_core.trace import Trace
 

@@ -1,4 +1,4 @@
-"""The numbers a sentence may name at a step of a lesson's first run: read off the recording, never typed into a text."""
+"""The numbers a sentence may name at a step of a lesson: read off the recording, never typed into a text."""
 
 from collections.abc import Mapping, Sequence
 

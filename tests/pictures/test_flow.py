@@ -105,7 +105,7 @@ def test_nothing_stands_outside_or_overflows(cases: list[Case]) -> None:
     for _, _, scene in cases:
         for shape in scene.shapes:
             if shape.kind == "rect":
-                assert 0 <= shape.x
+                assert shape.x >= 0
                 assert shape.x + shape.w <= scene.width + 0.1
                 assert shape.y + shape.h <= scene.height + 0.1
             if shape.kind == "rect" and shape.label:
