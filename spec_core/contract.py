@@ -181,6 +181,14 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A run a lesson needs beside the published one: the published knobs with a few changed, on one shipped prompt."""
+
+    prompt: str
+    knobs: Knobs
+
+
+@dataclass(frozen=True)
 class Method:
     """A named recipe. `network` names the kind of drafter weights it needs ("" for none), which methods may share.
 
@@ -188,7 +196,8 @@ class Method:
     `network` its loaded drafter (models.load.Network) or None. Torch is imported inside. order: place in lists, 0 is
     the yardstick. sweep: knob settings worth timing on a new device. recorded: knobs that only make a bundled trace
     richer, at no cost that counts. curves: its drafts whose latency is worth plotting against their length.
-    drawn: knobs that make a chain really drawn from q, where there are such.
+    drawn: knobs that make a chain really drawn from q, where there are such. lessons: further runs that lessons show,
+    by the name they are recorded under.
     """
 
     key: str
@@ -203,6 +212,7 @@ class Method:
     recorded: Knobs = field(default_factory=dict[str, KnobValue])
     curves: tuple[Curve, ...] = ()
     drawn: Knobs = field(default_factory=dict[str, KnobValue])
+    lessons: Mapping[str, Variant] = field(default_factory=dict[str, Variant])
 
     @property
     def card(self) -> Card:

@@ -1,7 +1,10 @@
-"""`python -m spec_core.record`: the traces the app ships, every prompt with every method under both presets, and with
-drawn tokens."""
+"""`python -m spec_core.record`: the traces the app ships, every prompt with every method under both presets.
 
-from collections.abc import Iterator, Sequence
+Beside them what only some pages ask for: runs with drawn tokens, and the variants a method's lessons show.
+"""
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +51,7 @@ class Recorder:
             for name in PRESETS:
                 trace = one.decode(self.model, prompt, self.knobs(one, name), Sampling(), self.tokens)
                 plain = plain or trace
-                away = difference(trace, plain)
-                if away and away.gap > NEAR_TIE:
-                    yield f"{question.key}.{one.method.key}: not plain decoding's text from token {away.position} on"
+                yield from self.compare(trace, plain, f"{question.key}.{one.method.key}")
                 yield from self.write(trace, f"{question.key}.{one.method.key}.{SHORT[name]}.jsonl.gz")
 
     def record_warm(self, question: Question) -> Iterator[str]:
@@ -66,6 +67,24 @@ class Recorder:
         for one in (one for one in self.ready if one.method.drawn):
             trace = one.decode(self.model, prompt, one.method.drawn, WARMTH, self.tokens)
             yield from self.write(trace, f"{question.key}.{one.method.key}.{DRAWN}.jsonl.gz")
+
+    def record_variants(self, question: Question) -> Iterator[str]:
+        """The runs on this prompt which the methods' lessons need beside the published ones."""
+        prompt = chat_prompt(self.model, question.text)
+        wanted = [(one, name, v) for one in self.ready for name, v in one.method.lessons.items()]
+        here = [(one, name, variant) for one, name, variant in wanted if variant.prompt == question.key]
+        plain = self.ready[0].decode(self.model, prompt, {}, Sampling(), self.tokens) if here else None
+        for one, name, variant in here:
+            knobs = {**self.knobs(one, "published"), **variant.knobs}
+            trace = one.decode(self.model, prompt, knobs, Sampling(), self.tokens)
+            yield from self.compare(trace, plain or trace, f"{question.key}.{one.method.key}.{name}")
+            yield from self.write(trace, f"{question.key}.{one.method.key}.{name}.jsonl.gz")
+
+    def compare(self, trace: Trace, plain: Trace, name: str) -> Iterator[str]:
+        """What is wrong where a greedy run says something else than plain decoding, and it was no near-tie."""
+        away = difference(trace, plain)
+        if away and away.gap > NEAR_TIE:
+            yield f"{name}: not plain decoding's text from token {away.position} on"
 
     def write(self, trace: Trace, name: str) -> Iterator[str]:
         """A file replaces its elder only when it is whole and small enough."""
@@ -100,11 +119,22 @@ def select(questions: Sequence[Question], only: str) -> list[Question]:
     return [known[key] for key in wanted] or list(questions)
 
 
+def kinds(recorder: Recorder, args: Namespace) -> list[Callable[[Question], Iterator[str]]]:
+    """What is to be recorded of every prompt: all kinds, unless some are asked for."""
+    extra = [
+        (recorder.record_warm, args.warm),
+        (recorder.record_drawn, args.warm),
+        (recorder.record_variants, args.variants),
+    ]
+    return [kind for kind, asked in extra if asked] or [recorder.record, *(kind for kind, _ in extra)]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m spec_core.record", description="Record the traces the app ships.")
     parser.add_argument("--prompts", type=Path, default=Path("assets/prompts/traces.jsonl"), metavar="FILE.jsonl")
     parser.add_argument("--only", default="", metavar="KEYS", help="prompts to record, with commas; else all")
     parser.add_argument("--warm", action="store_true", help="only the runs with drawn tokens")
+    parser.add_argument("--variants", action="store_true", help="only the runs made for lessons")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("assets/traces"), metavar="FOLDER")
     parser.add_argument("--target", default="smollm2-135m")
@@ -116,9 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(model, ready, args.out, args.tokens)
     recorder.warm_up(chat_prompt(model, questions[0].text))
-    wrong = [] if args.warm else [problem for one in questions for problem in recorder.record(one)]
-    wrong += [problem for one in questions for problem in recorder.record_warm(one)]
-    wrong += [problem for one in questions for problem in recorder.record_drawn(one)]
+    wrong = [problem for record in kinds(recorder, args) for one in questions for problem in record(one)]
     (args.out / OPENING).write_text(liveliest(args.out) + "\n", encoding="utf-8")
     wrong += [f"{key} not recorded: {reason}" for key, reason in missing.items()]
     for problem in wrong:

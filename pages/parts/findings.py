@@ -58,7 +58,8 @@ def head_lesson(one: Machine) -> None:
 @st.cache_data(show_spinner=False, max_entries=16)
 def recordings(method: str, preset: str) -> list[Trace]:
     """The recordings of a method on all prompts."""
-    found = [recorded.recording(r.prompt, method, preset) for r in recorded.recordings() if r.method == method]
+    wanted = [r for r in recorded.recordings() if (r.method, r.preset) == (method, preset)]
+    found = [recorded.recording(r.prompt, method, preset) for r in wanted]
     return [trace for trace in found if trace]
 
 

@@ -1,4 +1,8 @@
-"""The traces the app ships: one prompt, one method, one preset per file, all in the name."""
+"""The traces the app ships: one prompt, one method, one preset per file, all in the name.
+
+What a method's lessons need beside that stands under a name of their own in place of the preset's: `recording` reads
+it, and no list offers it.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +14,7 @@ import streamlit as st
 from spec_core.trace import Trace, TraceError, load
 
 FOLDER = Path(__file__).parents[2] / "assets" / "traces"
+PRESETS = ("device", "published", "warm", "sampled")
 LOOKS = 6  # recordings read at most where none is named: one prompt's
 
 
@@ -30,7 +35,7 @@ class Recording:
 def recordings() -> list[Recording]:
     """What is there, by name alone: nothing is read yet."""
     names = sorted(path.name.removesuffix(".jsonl.gz").split(".") for path in FOLDER.glob("*.jsonl.gz"))
-    return [Recording(*name) for name in names if len(name) == 3]
+    return [Recording(*name) for name in names if len(name) == 3 and name[2] in PRESETS]
 
 
 def prompts() -> list[str]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spec_core.contract import Curve, Drafter, Knob, Knobs, Method
+from spec_core.contract import Curve, Drafter, Knob, Knobs, Method, Variant
 from spec_core.trace import Sampling
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ def curve(layers: int) -> Curve:
     return Curve("block", layers, lambda length: {"block": length + 1, "layers": layers}, at_most=flat)
 
 
+def variants(knob: str, *values: int) -> dict[str, Variant]:
+    """The published run with one knob turned: `layers-3` runs three layers."""
+    return {f"{knob}-{value}": Variant("code", {knob: value}) for value in values}
+
+
 METHOD = Method(
     key="dflash",
     title="DFlash",
@@ -37,4 +42,5 @@ METHOD = Method(
     sweep=tuple({"block": block, "layers": layers} for layers in (5, 3) for block in (3, 4, 6)),
     recorded={"guesses": True},
     curves=tuple(map(curve, range(1, 6))),
+    lessons=variants("layers", 1, 2, 3, 4) | variants("block", 4, 8),
 )

@@ -24,6 +24,15 @@ def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "WARM_UP", 1)
 
 
+def variants() -> dict[str, tuple[str, str]]:
+    """File name → method and variant, of all that lessons ask for."""
+    return {
+        f"{v.prompt}.{key}.{name}.jsonl.gz": (key, name)
+        for key, m in discover().items()
+        for name, v in m.lessons.items()
+    }
+
+
 def record_args(target: str, folder: Path) -> list[str]:
     return ["--target", target, "--prompts", str(SHIPPED), "--out", str(folder / "traces"), "--tokens", "4"]
 
@@ -35,7 +44,7 @@ def test_the_shipped_prompts_are_the_eight() -> None:
 
 
 def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: Path) -> None:
-    assert record.command([*record_args(toy_target, tmp_path), "--only", "chat,list"]) == 0
+    assert record.command([*record_args(toy_target, tmp_path), "--only", "chat,list"]) == 0  # no lesson's prompts
     found = {path.name: load(path) for path in (tmp_path / "traces").glob("*.jsonl.gz")}
     names = {f"{key}.{method}.{short}.jsonl.gz" for key in ("chat", "list") for method in discover() for short in SHORT}
     warm = {name: found.pop(name) for name in list(found) if ".warm." in name}
@@ -56,6 +65,35 @@ def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: 
         assert trace.header.knobs == {**expected, **card.recorded}
         assert trace.end is not None
         assert ids(trace) == texts[key]
+
+
+def test_the_runs_lessons_need_are_recorded_with_their_knobs_and_plain_decodings_text(
+    toy_target: str, tmp_path: Path
+) -> None:
+    prompts = ",".join(sorted({v.prompt for method in discover().values() for v in method.lessons.values()}))
+    args = [*record_args(toy_target, tmp_path), "--only", prompts]
+    assert record.command([*args, "--variants"]) == 0
+    found = {path.name: load(path) for path in (tmp_path / "traces").glob("*.jsonl.gz")}
+    assert found.keys() == variants().keys()
+    assert len(found) > 4
+    record.command(args)  # all there is to record of these prompts, variants included
+    assert found.keys() < {path.name for path in (tmp_path / "traces").glob("*.jsonl.gz")}
+    for name, (key, variant) in variants().items():
+        method = discover()[key]
+        changed = method.lessons[variant].knobs
+        assert changed.items() <= found[name].header.knobs.items()
+        assert found[name].header.knobs == {**method.published, **method.recorded, **changed}
+        plain = load(tmp_path / "traces" / f"{method.lessons[variant].prompt}.plain.published.jsonl.gz")
+        assert ids(found[name]) == ids(plain)
+
+
+def test_a_variant_is_another_run_than_the_published_one() -> None:
+    prompts = {question.key for question in load_prompts(SHIPPED)}
+    for method in discover().values():
+        for name, variant in method.lessons.items():
+            assert name not in (*SHORT, record.WARM)
+            assert variant.prompt in prompts
+            assert method.settle(variant.knobs) != method.published
 
 
 def test_a_trace_that_is_too_large_is_not_kept(

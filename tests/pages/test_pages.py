@@ -1,5 +1,6 @@
 """Every page opens in both languages, draws what was recorded, and keeps its choices in the address."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,3 +101,15 @@ def test_a_moment_that_is_not_there_is_ignored() -> None:
 def test_the_start_opens_with_a_trained_drafter() -> None:
     shown = scene_of(open_page("start", "en"))
     assert not any(f'"hue":"{key}"' in shown.replace('": "', '":"') for key in ("plain", "lookup"))
+
+
+def test_runs_made_for_lessons_are_read_by_name_and_offered_by_no_list(shipped: Path) -> None:
+    named = recorded.Recording("story", "dflash", "layers-3")
+    shutil.copy(shipped / "story.dflash.published.jsonl.gz", shipped / named.path.name)
+    try:
+        st.cache_data.clear()
+        assert recorded.recording("story", "dflash", "layers-3")
+        assert named not in recorded.recordings()
+        assert {one.preset for one in recorded.recordings()} == {"device", "published"}
+    finally:
+        named.path.unlink()
