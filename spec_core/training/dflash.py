@@ -156,7 +156,7 @@ class Task:
 
     def hits_by_depth(self, batch: Batch) -> list[Tensor]:
         """Per depth [GUESSES, drafts]: whether slot j of a full block names the token at its place."""
-        block, steady = self.network.head.config.block_size, torch.Generator().manual_seed(0)
+        block, steady = self.network.head.config.block_size, torch.Generator(batch.ids.device).manual_seed(0)
         anchors = draw_anchors(batch, REPORTED, GUESSES, steady)
         wanted = batch.ids.gather(1, (anchors[..., None] + torch.arange(1, GUESSES + 1)).flatten(1))
         found = []

@@ -18,6 +18,8 @@ from spec_core.training.unroll import chain_hits, judged_rows, unroll
 from spec_core.training.vocabulary import FREQUENT, Vocabulary, soft_loss
 from spec_core.training.warm import copy_, copy_mlp, last_layer, ridge
 
+STEPS = 3  # unrolled steps in the second part of the run: guesses behind the first read the head's own features
+SINGLE = 0.5  # share of a fresh run with one step only, as published; a continued run has none
 GUESSES = 5  # places in the draft that the held-out report follows
 SAID = 0.5  # share of the rows that also meet the LM head, which costs more than the whole drafter
 NOISE = 0.2  # width of the uniform noise on the features, so that the head bears its own slightly wrong ones
@@ -60,9 +62,14 @@ def warm_start(head: EagleHead, decoder: Decoder, store: Store, ratio: Tensor) -
 
 
 class Task:
-    """Smooth L1 to the target's own feature and cross-entropy to its own distribution, one step deep."""
+    """Smooth L1 to the target's own feature and cross-entropy to its own distribution, the same for each unrolled step.
 
-    def __init__(self, decoder: Decoder, head: EagleHead, ratio: Tensor, frequent: Tensor):
+    One step is EAGLE's own training (arXiv 2401.15077 §4.3); feeding the head its own features as in drafting is
+    HASS's addition (arXiv 2408.15766).
+    """
+
+    def __init__(self, decoder: Decoder, head: EagleHead, ratio: Tensor, frequent: Tensor, single: float):
+        self.single = single
         self.network = EagleTraining(head, ratio)
         self.layers = ()  # the feature behind the final norm, which every batch has
         self.table = decoder.model.embed_tokens
@@ -76,13 +83,15 @@ class Task:
         return unroll(self.network.head, self.embed, batch, hidden, steps)
 
     def loss(self, batch: Batch, progress: float) -> Tensor:
-        where, row = judged_rows(batch.choice >= 0, 1)
+        where, row = judged_rows(batch.choice >= 0, STEPS)
         noise = (torch.rand_like(batch.last) - 0.5) * NOISE
-        out = self.outputs(batch, batch.last + noise, 1)[0][where, row - 1]
+        outputs = self.outputs(batch, batch.last + noise, 1 if progress < self.single else STEPS)
         feature = batch.last[where, row]
         some = torch.rand(len(where)) < SAID
         rows = self.vocabulary.draw(torch.cat([self.frequent, batch.choice[where, row][some]]))
-        return F.smooth_l1_loss(out, feature) + soft_loss(out[some], feature[some], rows)
+        guesses = [out[where, row - s - 1] for s, out in enumerate(outputs)]
+        losses = [F.smooth_l1_loss(out, feature) + soft_loss(out[some], feature[some], rows) for out in guesses]
+        return torch.stack(losses).mean()
 
     def hits(self, batch: Batch) -> Tensor:
         outputs = self.outputs(batch, batch.last, GUESSES)
@@ -101,7 +110,7 @@ def build(decoder: Decoder, store: Store, start: Path | None) -> Task:
         assert isinstance(head, EagleHead)
         scale_embedding(head, 1 / ratio)
     frequent = torch.tensor(store.frequent(min(FREQUENT, decoder.config.vocab)))
-    return Task(decoder, head, ratio, frequent)
+    return Task(decoder, head, ratio, frequent, SINGLE if start is None else 0.0)
 
 
 def scale_embedding(head: EagleHead, by: Tensor) -> None:

@@ -73,7 +73,7 @@ def padded(dialogues: list[Dialogue]) -> Tensor:
 
 
 def bits(rows: Tensor) -> np.ndarray:
-    return rows.to(torch.bfloat16).contiguous().view(torch.int16).numpy().view(np.uint16)
+    return rows.to(torch.bfloat16).contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
 
 
 def choices(decoder: Decoder, dialogue: Dialogue, last: Tensor) -> np.ndarray:
@@ -83,15 +83,15 @@ def choices(decoder: Decoder, dialogue: Dialogue, last: Tensor) -> np.ndarray:
     if dialogue.greedy:
         found[first:-1] = dialogue.answer
     else:
-        found[first:-1] = decoder.lm_head(last[first:-1]).argmax(-1).numpy()
+        found[first:-1] = decoder.lm_head(last[first:-1]).argmax(-1).cpu().numpy()
     return found
 
 
 def take(decoder: Decoder, dialogues: list[Dialogue]) -> Iterator[tuple[Dialogue, np.ndarray, np.ndarray]]:
     """Per dialogue: its stored layers [n, layers, H] as bf16 bits, and the target's choices [n]."""
     layers = stored_layers(decoder.config.layers)
-    ids = padded(dialogues)
-    positions = torch.arange(ids.shape[1]).expand_as(ids)
+    ids = padded(dialogues).to(decoder.device)
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     out: Output = decoder(ids, positions, wanted=layers)
     features = bits(out.features.unflatten(-1, (len(layers), -1)))
     for i, dialogue in enumerate(dialogues):
@@ -158,11 +158,13 @@ def extract(decoder: Decoder, corpus: Path, folder: Path, limit: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m spec_core.training.features", description=__doc__)
     parser.add_argument("--target", default="smollm2-135m", help="which target reads the corpus")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--limit", type=int, default=10**9, help="stop after that many dialogues of the corpus")
     arguments = parser.parse_args()
     if not corpus_file().exists():
         raise SystemExit("there is no corpus yet: run python -m spec_core.training.corpus first")
-    extract(load_target(arguments.target, device="cpu").decoder, corpus_file(), features_dir(), arguments.limit)
+    model = load_target(arguments.target, arguments.device, "fp32")
+    extract(model.decoder, corpus_file(), features_dir(), arguments.limit)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ class Plan:
     start: Path | None
     out: Path
     fresh: bool
+    device: str
 
     @property
     def checkpoint(self) -> Path:
@@ -78,6 +79,7 @@ def arguments(name: str, description: str, size: int, rate: float, minutes: floa
     parser.add_argument("--rate", type=float, default=rate, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="smollm2-135m")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--from", dest="start", type=Path, help="go on from the weights in this folder")
     parser.add_argument("--out", type=Path, help="where the drafter goes (default: models/weights)")
     parser.add_argument("--fresh", action="store_true", help="ignore the checkpoint of an earlier run")
@@ -88,7 +90,15 @@ def arguments(name: str, description: str, size: int, rate: float, minutes: floa
 
 def open_target(plan: Plan) -> tuple[Model, Store]:
     torch.manual_seed(plan.seed)
-    return load_target(plan.target, device="cpu"), Store(features_dir())
+    return settle(plan.target, plan.device), Store(features_dir())
+
+
+def settle(target: str, device: str) -> Model:
+    """The target in fp32; from here on new tensors are born on its device, so that training need not name it."""
+    model = load_target(target, device, "fp32")
+    torch.set_default_device(model.device)
+    torch.set_float32_matmul_precision("high" if model.device.type == "cuda" else "highest")
+    return model
 
 
 def rate_at(progress: float, step: int, peak: float) -> float:

@@ -38,7 +38,7 @@ def make(kind: str, model: Model, store: Store) -> Task:
 
 def plan_for(kind: str, folder: Path, **changes: object) -> Plan:
     fields = {"name": kind, "minutes": 1.0, "size": 4, "rate": 3e-3, "seed": 0, "target": "tiny", "start": None}
-    return Plan(**(fields | {"out": folder / kind, "fresh": True} | changes))  # type: ignore[arg-type]
+    return Plan(**(fields | {"out": folder / kind, "fresh": True, "device": "cpu"} | changes))  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
