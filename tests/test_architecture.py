@@ -17,7 +17,18 @@ OURS = ("models", "spec_core", "pages", "app")
 TENSORS = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "models")
 RUNNING = tuple(
     f"spec_core.{name}"
-    for name in ("decode", "target", "verify", "methods", "measure", "jobs", "worker", "training", "bench")
+    for name in (
+        "decode",
+        "target",
+        "verify",
+        "methods",
+        "measure",
+        "jobs",
+        "worker",
+        "training",
+        "bench",
+        "experiment",
+    )
 )
 
 
@@ -64,6 +75,12 @@ WALL = (
         "spec_core/measurement.py",
         "a measurement is read where no torch is installed",
         allow=("msgspec", "spec_core.contract", "spec_core.report", "spec_core.trace"),
+        inside_functions=True,
+    ),
+    Rule(
+        "spec_core/draws.py",
+        "counted draws are read, and drawn anew, where no torch is",
+        allow=("msgspec", "spec_core.trace"),
         inside_functions=True,
     ),
     Rule(
@@ -154,7 +171,7 @@ def python_files(root: Path) -> Iterator[Path]:
 
 def torch_free(root: Path) -> list[str]:
     """The modules that must load where neither torch nor streamlit is installed."""
-    files = [root / f"spec_core/{name}.py" for name in ("trace", "measurement", "contract")]
+    files = [root / f"spec_core/{name}.py" for name in ("trace", "measurement", "draws", "contract")]
     files += sorted((root / "spec_core/methods").glob("*.py"))
     files += sorted((root / "pages/pictures").glob("*.py"))
     modules = [path.relative_to(root).with_suffix("").parts for path in files if path.exists()]
