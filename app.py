@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from pages.parts import lab, runs
+from pages.parts import lab, lecture, runs
 from pages.parts.text import choose_language, t
 
 ASSETS = Path(__file__).parent / "assets"
@@ -29,6 +29,7 @@ def found(names: tuple[str, ...]) -> list[StreamlitPage]:
 lessons = found(LESSONS)
 page = st.navigation({"": found(PAGES)} | ({t("nav.lessons"): lessons} if lessons else {}), position="top")
 runs.catch_up()
+lecture.curtain()
 with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", key="topbar"):
     st.markdown("**DraftScope**", width="content")
     if page.url_path not in LIVE:

@@ -1,6 +1,7 @@
 // One player for every scene: it draws shapes, shows frames, and knows nothing of what they mean.
 import { ICONS, PARTS, button, icon, make, pairs } from "./stage/draw.mjs";
 import { Narration } from "./stage/narration.mjs";
+import { pngOf, save, svgText } from "./stage/still.mjs";
 import { SPEEDS, TWEEN, apply, clamp, keyMove, lineAt, playable, rest, stateAt, turn, way, wears } from "./stage/reel.mjs";
 
 const DEFAULTS = { w: 0, h: 0, look: "", hue: "", label: "", note: "", mark: "", size: 13, d: "", about: "", bars: "" };
@@ -55,7 +56,26 @@ export class Stage {
     for (const speed of SPEEDS) this.pace.append(make("option", { value: speed }, `${speed}×`));
     this.pace.value = 1;
     this.pace.addEventListener("change", () => (this.speed = Number(this.pace.value)));
-    this.bar.append(this.first, this.back, this.toggle, this.next, this.last, this.scrub, this.pace);
+    this.bar.append(this.first, this.back, this.toggle, this.next, this.last, this.scrub, this.pace, this.keeping());
+  }
+
+  // A menu of one line: the picture as a file.
+  keeping() {
+    this.keep = make("details", { class: "keep" });
+    this.keepName = make("summary");
+    this.keepName.append(icon(ICONS.keep));
+    const kinds = make("div", { class: "kinds" });
+    for (const kind of ["svg", "png"]) kinds.append(button("kind", () => this.still(kind), kind.toUpperCase()));
+    this.keep.append(this.keepName, kinds);
+    return this.keep;
+  }
+
+  async still(kind) {
+    this.keep.open = false;
+    const frame = this.scene.frames[this.position];
+    const text = svgText(this.svg, getComputedStyle(this.root).backgroundColor, frame.caption, frame.say);
+    const blob = kind === "png" ? await pngOf(text) : new Blob([text], { type: "image/svg+xml" });
+    save(`draftscope-${this.id}-${this.position}.${kind}`, blob);
   }
 
   listen() {
@@ -68,7 +88,7 @@ export class Stage {
 
   key(event) {
     if (event.target === this.scrub && event.key.startsWith("Arrow")) return;
-    if (event.target === this.pace) return;
+    if (event.target === this.pace || event.target === this.keepName) return;
     const move = keyMove(event.key, this.scene, this.position);
     const space = event.key === " " && event.target.tagName !== "BUTTON";
     if (move === null && !space) return;
@@ -132,6 +152,8 @@ export class Stage {
       node.title = word;
       node.setAttribute("aria-label", word);
     }
+    this.keepName.title = w.keep;
+    this.keepName.setAttribute("aria-label", w.keep);
     this.scrub.setAttribute("aria-label", w.scrub);
     this.pace.setAttribute("aria-label", w.speed);
     this.narration.name(w);

@@ -3,7 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, choice, entry, live, runs
+from pages.parts import cards, choice, entry, lecture, live, runs
 from pages.parts.address import keep, recall
 from pages.parts.stage import stage
 from pages.parts.state import desk
@@ -14,7 +14,12 @@ from pages.pictures import lanes
 def choose_clock(place: DeltaGenerator) -> lanes.Clock:
     recall("clock", lanes.CLOCKS, lanes.CLOCKS[0])
     found = place.segmented_control(
-        t("race.clock"), lanes.CLOCKS, required=True, format_func=lambda name: t(f"clock.{name}"), key="clock"
+        t("race.clock"),
+        lanes.CLOCKS,
+        required=True,
+        format_func=lambda name: t(f"clock.{name}"),
+        key="clock",
+        disabled=lecture.locked("clock"),
     )
     keep("clock", found)
     return found or lanes.CLOCKS[0]
@@ -36,6 +41,7 @@ if chosen:
     over = not desk().todo
     stage(scene, keys, key=f"race-{chosen.key}-{clock}", position=len(scene.frames) - 1, autoplay=over, wide=True)
     st.caption(t(f"clock.{clock}.about"))
+    lecture.offer("race")
     cards.draw(chosen.traces, chosen.origin)
 elif not desk().todo:
     st.info(t("stepping.empty"))

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.parts import cards, choice, entry, live, moment, runs, twin
+from pages.parts import cards, choice, entry, handout, live, moment, runs, twin
 from pages.parts.stage import stage
 from pages.parts.state import desk
 from pages.parts.text import say, t
@@ -31,8 +31,10 @@ if chosen:
     key = f"step-{trace.header.id}"
     position = stage(scene, [trace.header.method.key], key, opened.position, autoplay=not opened.asked)
     moment.remember(position, scene)
-    twin.table(*twin.step_at([trace], scene.frames[min(position, len(scene.frames) - 1)]))
+    place = min(position, len(scene.frames) - 1)
+    shown = handout.Shown("step", t("stepping.title"), [trace], scene, place, chosen.origin)
+    twin.table(*shown.step)
     st.caption(cards.badge(trace, chosen.origin))
-    cards.save([trace])
+    handout.offer(shown)
 elif not desk().todo:
     st.info(t("stepping.empty"))

@@ -17,6 +17,7 @@ export const ICONS = {
   play: "M5 2v16l12-8z",
   pause: "M4 3h4v14H4zM12 3h4v14h-4z",
   next: "M6 3v14l10-7z",
+  keep: "M8 2h4v7h4l-6 6-6-6h4zM3 16h14v2H3z",
   last: "M3 3v14l10-7zM14 3h3v14h-3z",
 };
 

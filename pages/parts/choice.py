@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from pages.parts import recorded, source
 from pages.parts.address import keep, recall
 from pages.parts.cards import Origin, title
+from pages.parts.lecture import locked
 from pages.parts.state import desk
 from pages.parts.text import t, t_or
 from spec_core.trace import Trace
@@ -43,7 +44,9 @@ def prompt(place: DeltaGenerator) -> str | None:
     if desk().fresh and own():  # what has just come is shown at once; the reader may turn away from it again
         st.session_state.trace, desk().fresh = OWN, False
     recall("trace", known, known[0])
-    found = place.selectbox(t("choice.prompt"), known, format_func=prompt_name, key="trace", width="stretch")
+    found = place.selectbox(
+        t("choice.prompt"), known, format_func=prompt_name, key="trace", width="stretch", disabled=locked("trace")
+    )
     return keep("trace", found)
 
 
@@ -54,7 +57,7 @@ def runs(asked: str | None, place: DeltaGenerator, presets: tuple[str, ...] = PR
     if asked == OWN:
         return Choice(f"{OWN}-{own()[0].header.id}", own(), desk().origin)
     recall("tuning", presets, presets[0])
-    preset = keep("tuning", preset_control(place, t("tuning"), presets, "tuning"))
+    preset = keep("tuning", preset_control(place, t("tuning"), presets, "tuning", locked("tuning")))
     found = recorded.lanes(asked, preset, list(source.methods()))
     return Choice(f"{asked}-{preset}", found, "replay") if found else None
 
@@ -80,6 +83,7 @@ def choose_method(names: dict[str, str]) -> str | None:
         required=True,
         label_visibility="collapsed",
         key="method",
+        disabled=locked("method"),
     )
 
 

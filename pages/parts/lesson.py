@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import streamlit as st
 
 from pages.lessons.lesson import Lesson
-from pages.parts import cards, moment, recorded, twin
+from pages.parts import cards, handout, moment, recorded, twin
 from pages.parts.address import note, one_of, restore
 from pages.parts.choice import prompt_name
+from pages.parts.lecture import locked
 from pages.parts.stage import stage
 from pages.parts.text import language, say, t
 from pages.pictures.scene import Scene
@@ -28,7 +29,7 @@ def lesson(told: Lesson) -> Sequence[Trace]:
         position = show(told, runs, scene)
     if not played(told, asked):
         row.caption(t("lesson.unfit", {"prompt": prompt_name(asked), "shown": prompt_name(first)}))
-    below(runs, scene, position)
+    below(handout.Shown(told.key, t(f"{told.key}.title"), runs, scene, position, "replay"))
     return runs
 
 
@@ -58,7 +59,7 @@ def choose(told: Lesson, fits: Sequence[str], first: str) -> str:
     """The reader's prompt. The address names it where it is not the lesson's own choice."""
     state = f"prompt.{told.key}"
     restore("trace", one_of(fits), first, state)
-    st.selectbox(t("choice.prompt"), fits, format_func=prompt_name, key=state)
+    st.selectbox(t("choice.prompt"), fits, format_func=prompt_name, key=state, disabled=locked("trace"))
     return note("trace", first, str, state)
 
 
@@ -72,8 +73,8 @@ def show(told: Lesson, runs: Sequence[Trace], scene: Scene) -> int:
     return min(position, len(scene.frames) - 1)
 
 
-def below(runs: Sequence[Trace], scene: Scene, position: int) -> None:
-    """The step at rest as a table, where the runs come from, and the runs themselves."""
-    twin.table(*twin.step_at(runs, scene.frames[position]))
-    st.caption("  \n".join(dict.fromkeys(cards.badge(run, "replay") for run in runs)))
-    cards.save(runs)
+def below(shown: handout.Shown) -> None:
+    """The step at rest as a table, where the runs come from, and what can be taken away."""
+    twin.table(*shown.step)
+    st.caption("  \n".join(dict.fromkeys(cards.badge(run, shown.origin) for run in shown.runs)))
+    handout.offer(shown)

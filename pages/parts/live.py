@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, choice, knobs, runs, source
+from pages.parts import cards, choice, knobs, lecture, runs, source
 from pages.parts.address import note, number, one_of, put, restore, some_of
 from pages.parts.state import Notice, Order, desk
 from pages.parts.text import t
@@ -40,7 +40,8 @@ def form(place: DeltaGenerator, page: Form) -> None:
     if busy or st.session_state.get("held"):
         hold(page)
     st.session_state.held = busy
-    with place.popover(t("live"), icon=":material/play_circle:", key="live", on_change="rerun"):
+    shut = lecture.locked("live")
+    with place.popover(t("live"), icon=":material/play_circle:", key="live", on_change="rerun", disabled=shut):
         prompt = choose_prompt(busy)
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
             choose_example(busy)

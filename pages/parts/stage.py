@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import streamlit as st
@@ -13,8 +13,8 @@ from pages.parts.text import language, t
 from pages.pictures.scene import Scene
 
 ASSETS = Path(__file__).parents[2] / "assets"
-SCRIPTS = ("stage/reel.mjs", "stage/draw.mjs", "stage/narration.mjs", "stage.mjs")
-WORDS = ("stage", "first", "back", "next", "last", "play", "pause", "scrub", "speed", "hint", "one", "two")
+SCRIPTS = ("stage/reel.mjs", "stage/draw.mjs", "stage/narration.mjs", "stage/still.mjs", "stage.mjs")
+WORDS = ("stage", "first", "back", "next", "last", "play", "pause", "scrub", "speed", "hint", "one", "two", "keep")
 LESSON_WORDS = ("narration", "earlier", "later", "part", "task", "right", "wrong", "reveal")
 LATER = {"n": "{n}", "all": "{all}"}  # placeholders that the stage itself fills
 
@@ -49,18 +49,10 @@ def stage(
     scene: Scene, methods: list[str], key: str, position: int = 0, autoplay: bool = False, wide: bool = False
 ) -> int:
     """Show `scene` with the hues of `methods`; returns the frame it rests at. wide: no panel at its side."""
-    shown = scene.data()
-    data = {
-        "id": hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:12],
-        "scene": shown,
-        "position": position,
-        "autoplay": autoplay,
-        "wide": wide,
-        "lang": "zh-Hans" if language() == "zh" else "en",
-        "present": st.query_params.get("present") == "1",
-        "hues": {method: asdict(either(method)) for method in methods},
-        "words": {word: t(f"stage.{word}", LATER) for word in WORDS + LESSON_WORDS},
-    }
+    held = st.session_state.setdefault(f"stage.{key}", Held(language()))
+    held.follow(language())
+    place = position if held.place is None else held.place
+    data = payload(scene, manner(methods), place, autoplay and held.place is None, wide)
     result = component(version())(
         data=json.dumps(data).encode(),  # as a dict, Streamlit would import pandas to look for tables in it
         key=key,
@@ -68,4 +60,48 @@ def stage(
         on_position_change=lambda: None,
         on_selected_change=lambda: None,
     )
-    return int(result.position if result.position is not None else position)
+    held.rest = int(result.position if result.position is not None else position)
+    return held.rest
+
+
+@dataclass
+class Held:
+    """A picture told in another language is a new one to the player: it opens where the reader had left it, `place`."""
+
+    language: str
+    rest: int | None = None
+    place: int | None = None
+
+    def follow(self, language: str) -> None:
+        if language != self.language:
+            self.language, self.place = language, self.rest
+
+
+Data = dict[str, object]
+
+
+def manner(methods: list[str]) -> Data:
+    """How this reader wants to be shown things: language, words, colours, in present mode or not."""
+    return {
+        "lang": tongue(),
+        "present": st.query_params.get("present") == "1",
+        "hues": {method: asdict(either(method)) for method in methods},
+        "words": {word: t(f"stage.{word}", LATER) for word in WORDS + LESSON_WORDS},
+    }
+
+
+def payload(scene: Scene, manner: Data, position: int, autoplay: bool = False, wide: bool = False) -> Data:
+    """All that the player needs to know."""
+    shown = scene.data()
+    return manner | {
+        "id": hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:12],
+        "scene": shown,
+        "position": position,
+        "autoplay": autoplay,
+        "wide": wide,
+    }
+
+
+def tongue() -> str:
+    """The language as HTML names it."""
+    return "zh-Hans" if language() == "zh" else "en"

@@ -10,6 +10,7 @@ from pages.pictures.step import spell
 from spec_core.trace import Step, Trace, depths, words
 
 Cell = str | float | None
+Row = dict[str, Cell]
 
 
 def fate(step: Step, node: int) -> str:
@@ -23,7 +24,7 @@ def fate(step: Step, node: int) -> str:
     return t("fate.rejected" if step.draft.parents[node] == step.verdict.path[-1] else "fate.left")
 
 
-def rows(trace: Trace, step: Step) -> list[dict[str, Cell]]:
+def rows(trace: Trace, step: Step) -> list[Row]:
     """One row a node of the draft, the root first."""
     known, p = words(trace), dict(zip(step.draft.kept, step.verdict.p, strict=True))
     levels = depths(step.draft)
@@ -41,7 +42,7 @@ def rows(trace: Trace, step: Step) -> list[dict[str, Cell]]:
 
 
 def table(trace: Trace, step: Step) -> None:
-    with st.expander(t("stepping.table")):
+    with st.expander(t("stepping.table"), key="twin"):
         st.dataframe(rows(trace, step), hide_index=True, width="stretch")
 
 

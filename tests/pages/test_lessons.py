@@ -36,7 +36,7 @@ def real(pinned: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def tiny_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The catalogues with the tiny lesson's texts among them."""
     shutil.copytree(text.LOCALES, tmp_path / "locales")
-    texts = json.dumps({f"lesson.tiny.{key}": value for key, value in TEXTS.items()})
+    texts = json.dumps({"tiny.title": "Tiny"} | {f"lesson.tiny.{key}": value for key, value in TEXTS.items()})
     for language in text.NAMES:
         (tmp_path / "locales" / language / "tiny.json").write_text(texts)
     monkeypatch.setattr(text, "LOCALES", tmp_path / "locales")
