@@ -6,7 +6,7 @@ from torch import Tensor
 from models.heads import DFlashHead, new_cache
 from models.load import Model, Network
 from spec_core.contract import Clock, Draft
-from spec_core.trace import Losers
+from spec_core.trace import DraftTree, Losers
 from spec_core.tree import chain, losers
 
 LOOK = 10  # candidates ranked per slot, to show what lost
@@ -43,11 +43,15 @@ class BlockDrafter:
         self.cache.crop(past + new)  # the next context row belongs where the root stands now
         with clock.measure("head", self.block - 1):
             logits = self.read(outputs[-1])
-            tokens = logits.argmax(dim=-1).tolist()
+        return Draft(self.shape(root, outputs, logits, clock))
+
+    def shape(self, root: int, outputs: list[Tensor], logits: Tensor, clock: Clock) -> DraftTree:
+        """Logits [block - 1, vocab] of the slots → what is put to the target: here the path of favourites."""
+        tokens = logits.argmax(dim=-1).tolist()
         with clock.measure("record"):
             probs, others = ranks(logits, tokens)
             layers = [self.read(out).argmax(dim=-1).tolist() for out in outputs] if self.guesses else []
-        return Draft(chain(root, tokens, probs, [0] * len(tokens), others, layers))
+        return chain(root, tokens, probs, [0] * len(tokens), others, layers)
 
     def fill(self, root: int, features: Tensor, past: int) -> list[Tensor]:
         """One pass: new context rows at past.., the block behind them; each layer's output [1, block, H]."""

@@ -210,7 +210,7 @@ def test_missing_weights_are_reported(
     assert command(bench_args("poor", prompts, tmp_path)) == 0
     found, printed = written(tmp_path), capsys.readouterr()
     assert list(found["methods"]) == ["plain", "lookup", "eagle", "eagle2"]
-    assert list(found["skipped"]) == ["eagle3", "dflash"]
+    assert list(found["skipped"]) == ["eagle3", "dflash", "ddtree"]
     assert "has no config.json" in found["skipped"]["eagle3"]
     assert "skipped dflash: No DFlash drafter is known for Poor" in printed.out
     assert "skipped dflash" in printed.err

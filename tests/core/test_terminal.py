@@ -133,7 +133,7 @@ def test_a_dash_reads_standard_input(toy_target: str, tmp_path: Path, monkeypatc
 
 
 REFUSED = {
-    "unknown method": (["--method", "medusa"], "choose one of plain, lookup, eagle, eagle2, eagle3, dflash"),
+    "unknown method": (["--method", "medusa"], "choose one of plain, lookup, eagle, eagle2, eagle3, dflash, ddtree"),
     "unknown knob": (["--method", "lookup", "--knob", "depth=2"], "it has: ngram, tokens"),
     "knob out of range": (["--method", "dflash", "--knob", "block=1"], "a whole number from 2 to 32"),
     "knob of another kind": (["--method", "eagle2", "--knob", "shape=star"], "one of tree, chain, sampled"),

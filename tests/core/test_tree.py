@@ -1,5 +1,6 @@
 """Trees: who sees whom, who is kept, what a growth rule spends, and that every guess is its own path's guess."""
 
+import itertools
 import json
 import math
 import random
@@ -16,6 +17,7 @@ from spec_core.contract import Clock, Draft, KnobValue
 from spec_core.growth import FeatureDrafter, Grow, Guess, Sprout, grow_chain, grow_dynamic, grow_static
 from spec_core.methods import find
 from spec_core.methods.eagle import STATIC_TREE, TOP_K
+from spec_core.prefixes import likeliest
 from spec_core.target import CachedTarget
 from spec_core.trace import DraftTree, Pass, Sampling, Step, Verdict, check_step, depths
 from spec_core.tree import chain, children, kept_parents, losers, shallower, visible
@@ -307,9 +309,40 @@ def test_a_blocks_layers_each_fill_it_and_the_last_fill_is_the_draft(
     assert one.layers == []
 
 
-@pytest.mark.parametrize("method", TREES)
+def test_the_likeliest_prefixes_are_those_of_all_prefixes_ranked() -> None:
+    rng = torch.Generator().manual_seed(3)
+    scores = torch.log_softmax(torch.randn(4, 5, generator=rng, dtype=torch.double), -1).sort(-1, descending=True)[0]
+    every = [
+        (sum(float(scores[slot][rank]) for slot, rank in enumerate(ranks)), ranks)
+        for length in range(1, 5)
+        for ranks in itertools.product(range(5), repeat=length)
+    ]
+    wanted = {ranks for _, ranks in sorted(every, reverse=True)[:40]}
+    paths: list[tuple[int, ...]] = [()]
+    for parent, slot, rank in likeliest(scores.tolist(), 40):
+        assert slot == len(paths[parent]), "a child stands one slot behind its parent, which came before it"
+        paths.append((*paths[parent], rank))
+    assert set(paths[1:]) == wanted
+    assert len(likeliest(scores.tolist(), 10**6)) == len(every), "and no more than there are"
+    assert likeliest([], 5) == []
+
+
+def test_a_tree_of_prefixes_costs_what_its_block_costs(model: Model, networks: dict[str, Network]) -> None:
+    tree, passes = passes_of("ddtree", {"block": 6, "tokens": 20}, model, networks)
+    block, same = passes_of("dflash", {"block": 6}, model, networks)
+    assert [(p.kind, p.rows, p.layers) for p in passes] == [(p.kind, p.rows, p.layers) for p in same]
+    assert (len(tree.tokens), set(tree.passes)) == (21, {-1, 0})
+    assert tree.tokens[1] == block.tokens[1], "the likeliest of all is the block's first guess"
+    assert tree.probs[1] == pytest.approx(block.probs[1])
+    level = depths(tree)
+    at_depth = {d: {q for q, depth in zip(tree.probs, level, strict=True) if depth == d} for d in set(level)}
+    assert all(len(found) <= 10 for found in at_depth.values()), "q belongs to the slot, whatever the prefix"
+
+
+@pytest.mark.parametrize("method", [*TREES, "ddtree"])
 def test_every_child_looked_at_is_a_node_or_a_loser(method: str, model: Model, networks: dict[str, Network]) -> None:
     tree, _ = passes_of(method, {}, model, networks)
+    assert tree.others
     assert sorted(lost.node for lost in tree.others) == [i for i, grown in enumerate(tree.beam) if grown]
     for lost in tree.others:
         drafted = {tree.tokens[i] for i, parent in enumerate(tree.parents) if parent == lost.node}
