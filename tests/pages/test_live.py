@@ -326,7 +326,7 @@ def test_the_step_page_runs_one_method_with_its_knobs(on_toys: None) -> None:
     assert [trace.header.method.key for trace in traces] == ["eagle3"]
     assert (traces[0].header.knobs["depth"], traces[0].header.prompt.text) == (2, "Hi")
     assert at.button_group(key="method").value == "eagle3"
-    assert [button.proto.label for button in at.get("download_button")] == ["EAGLE-3"]
+    assert [button.proto.label for button in at.get("download_button")][-1] == "EAGLE-3"
 
 
 FORM = {
