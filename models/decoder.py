@@ -22,6 +22,7 @@ from models.layers import (
 )
 
 FAMILIES = ("llama", "qwen2", "qwen3")
+OLD_LLAMA_THETA, OLD_LLAMA_VOCAB = 10000.0, 65536  # Llama 1 and 2, Vicuna among them, leave the base out
 
 
 class ConfigError(ValueError):
@@ -53,9 +54,42 @@ def need(config: dict[str, Any], name: str) -> Any:
     return config[name]
 
 
+MOST = {"num_hidden_layers": 1000, "num_attention_heads": 4096, "num_key_value_heads": 4096, "head_dim": 4096}
+
+
+def whole(config: dict[str, Any], name: str) -> int:
+    """A whole number from 1 on. The upper end is beyond every real model: a damaged size must not be allocated."""
+    value, most = need(config, name), MOST.get(name, 2**24)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ConfigError(f"config.json says {name} {value!r}: it must be a whole number from 1 to {most}")
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """A finite number above zero."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < float("inf"):
+        raise ConfigError(f"config.json says {name} {value!r}: it must be a number above zero")
+    return float(value)
+
+
+def eps_of(config: dict[str, Any]) -> float:
+    return positive("rms_norm_eps", need(config, "rms_norm_eps"))
+
+
+def table(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """A group of fields, empty where it is absent or null."""
+    found = config.get(name) or {}
+    if not isinstance(found, dict):
+        raise ConfigError(f"config.json says {name} {found!r}: it must be an object with fields")
+    return found
+
+
 def head_dim_of(config: dict[str, Any]) -> int:
     """head_dim is its own field in Qwen3 and newer Llama files; older files leave it to hidden / heads."""
-    return config.get("head_dim") or need(config, "hidden_size") // need(config, "num_attention_heads")
+    if config.get("head_dim"):
+        return whole(config, "head_dim")
+    return whole(config, "hidden_size") // whole(config, "num_attention_heads")
 
 
 def rope_parameters(config: dict[str, Any], default_theta: float | None = None) -> dict[str, Any]:
@@ -63,12 +97,12 @@ def rope_parameters(config: dict[str, Any], default_theta: float | None = None) 
 
     A missing theta is an error unless the format defines one (EAGLE heads: 10000).
     """
-    found = dict(config.get("rope_scaling") or {}) | one_rope(config.get("rope_parameters") or {})
+    found = dict(table(config, "rope_scaling")) | one_rope(table(config, "rope_parameters"))
     found.setdefault("rope_type", found.pop("type", "default"))
     theta = found.get("rope_theta") or config.get("rope_theta") or default_theta
     if theta is None:
         raise ConfigError("config.json names no rope_theta: write the base the weights were trained with into it")
-    return found | {"rope_theta": float(theta)}
+    return found | {"rope_theta": positive("rope_theta", theta)}
 
 
 def one_rope(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -93,28 +127,34 @@ def scaled_rope(config: dict[str, Any], parameters: dict[str, Any], head_dim: in
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     kind = parameters["rope_type"]
-    if kind not in ROPE_INIT_FUNCTIONS:
+    if not isinstance(kind, str) or kind not in ROPE_INIT_FUNCTIONS:
         raise ConfigError(f"rope_type {kind!r} is unknown to the installed transformers")
-    stand_in = LlamaConfig(
-        hidden_size=config["hidden_size"],
-        num_attention_heads=config["num_attention_heads"],
-        head_dim=head_dim,
-        max_position_embeddings=config.get("max_position_embeddings", 2048),
-        rope_parameters=parameters,
-    )
-    inv_freq, scale = ROPE_INIT_FUNCTIONS[kind](stand_in, torch.device("cpu"))
+    try:
+        stand_in = LlamaConfig(
+            hidden_size=config["hidden_size"],
+            num_attention_heads=config["num_attention_heads"],
+            head_dim=head_dim,
+            max_position_embeddings=config.get("max_position_embeddings", 2048),
+            rope_parameters=parameters,
+        )
+        inv_freq, scale = ROPE_INIT_FUNCTIONS[kind](stand_in, torch.device("cpu"))
+    except Exception as error:  # whatever a wrong field makes of the formulas
+        raise ConfigError(f"the {kind} rope scaling in config.json cannot be used: {str(error)[:160]}") from error
     return Rope(tuple(inv_freq.tolist()), scale)
 
 
 def attention_shape(config: dict[str, Any], family: str) -> AttentionShape:
-    heads = need(config, "num_attention_heads")
+    heads = whole(config, "num_attention_heads")
+    kv_heads = whole(config, "num_key_value_heads") if config.get("num_key_value_heads") else heads
+    if heads % kv_heads:
+        raise ConfigError(f"config.json shares {kv_heads} key heads among {heads} heads, which does not come out even")
     return AttentionShape(
-        input=need(config, "hidden_size"),
+        input=whole(config, "hidden_size"),
         hidden=config["hidden_size"],
         heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
+        kv_heads=kv_heads,
         head_dim=head_dim_of(config),
-        eps=need(config, "rms_norm_eps"),
+        eps=eps_of(config),
         qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
         o_bias=family != "qwen2" and bool(config.get("attention_bias")),
         qk_norm=family == "qwen3",
@@ -130,19 +170,22 @@ def read_config(config: dict[str, Any]) -> DecoderConfig:
         raise ConfigError("sliding-window targets are not supported: use one with full attention")
     if config.get("hidden_act", "silu") != "silu":
         raise ConfigError(f"hidden_act {config['hidden_act']!r} is not supported: use a model with silu")
+    if config.get("quantization_config"):
+        raise ConfigError("quantised weights are not supported: use the model in float16 or bfloat16, or as GGUF")
     shape = attention_shape(config, family)
+    old = family == "llama" and whole(config, "vocab_size") <= OLD_LLAMA_VOCAB
     return DecoderConfig(
         family=family,
-        vocab=need(config, "vocab_size"),
+        vocab=whole(config, "vocab_size"),
         hidden=shape.hidden,
-        layers=need(config, "num_hidden_layers"),
+        layers=whole(config, "num_hidden_layers"),
         heads=shape.heads,
         kv_heads=shape.kv_heads,
         head_dim=shape.head_dim,
-        ffn=need(config, "intermediate_size"),
+        ffn=whole(config, "intermediate_size"),
         eps=shape.eps,
-        rope=read_rope(config),
-        max_positions=need(config, "max_position_embeddings"),
+        rope=read_rope(config, OLD_LLAMA_THETA if old else None),
+        max_positions=whole(config, "max_position_embeddings"),
         tied=bool(config.get("tie_word_embeddings")),
         attention=shape,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from models import catalog, formats
+from models import catalog, files, formats
 from models.decoder import ConfigError
 from models.fetch import FetchError
 from models.load import LoadError, resolve
@@ -22,7 +22,7 @@ EMBEDDING = "embed_tokens.weight"
 
 def embedding_of(target: str) -> Tensor:
     """The embedding table of a catalog key, a Hugging Face id or a folder."""
-    tensors = formats.read_tensors(resolve(catalog.find(target).source))
+    tensors = files.read_tensors(resolve(catalog.find(target).source))
     return tensors["model." + EMBEDDING]
 
 
@@ -30,7 +30,7 @@ def export(folder: Path, out: Path, target: str, embed: bool = False) -> str:
     """Copy a drafter folder to `out`, with the target's embedding where its layout has one; returns what was done."""
     if out.exists() and any(out.iterdir()):
         raise LoadError(f"{out} is not empty: name a folder that does not exist yet")
-    config, tensors = formats.read_json(folder / "config.json"), formats.read_tensors(folder)
+    config, tensors = files.read_json(folder / "config.json"), files.read_tensors(folder)
     kind = formats.kind_of(config, tensors)
     if kind == "dflash" and embed:
         raise LoadError("a DFlash drafter has no place for an embedding: leave out --embed")
@@ -39,7 +39,7 @@ def export(folder: Path, out: Path, target: str, embed: bool = False) -> str:
         tensors[EMBEDDING] = embedding_of(target).to(tensors["fc.weight"].dtype)
     out.mkdir(parents=True, exist_ok=True)
     save_file({name: t.contiguous() for name, t in tensors.items()}, out / "model.safetensors", {"format": "pt"})
-    for path in (path for path in folder.iterdir() if path not in formats.weight_files(folder)):
+    for path in (path for path in folder.iterdir() if path not in files.weight_files(folder)):
         shutil.copy(path, out / path.name)
     return f"{kind} drafter written to {out}, {'with' if added else 'without'} the target's embedding"
 

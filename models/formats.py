@@ -1,20 +1,25 @@
-"""Published drafter layouts → our networks: SafeAILab, SpecForge, speculators (EAGLE, EAGLE-3) and z-lab (DFlash).
+"""Published drafter layouts → our networks: SafeAILab, SpecForge, AngelSlim, speculators and z-lab.
 
-Reading is strict: a file that does not fit is refused with the reason, because a drafter that loads wrongly still
-decodes losslessly and only looks bad.
+What a folder is, its tensors say, not its name. Reading is strict: every tensor is used or named in an error, and what
+does not fit is refused with both sides named, because a drafter that loads wrongly still decodes losslessly and only
+looks bad.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from models.decoder import ConfigError, DecoderConfig, need, read_rope
+from models.decoder import (
+    DecoderConfig,
+    eps_of,
+    read_rope,
+    table,
+    whole,
+)
+from models.files import FormatError, Tensors, check_finite, check_types, read_json, read_tensors
 from models.heads import (
     DFlashConfig,
     DFlashHead,
@@ -27,6 +32,7 @@ from models.heads import (
 from models.layers import AttentionShape
 
 EAGLE_THETA = 10000.0  # the published heads were trained without a rope_theta in their config
+EMBEDDING, LM_HEAD = "embed_tokens.weight", "lm_head.weight"
 
 # Fields of DFlash variants whose effect we do not have.
 DFLASH_EXTRAS = (
@@ -36,204 +42,285 @@ DFLASH_EXTRAS = (
     "output_multiplier",
     "final_logit_softcapping",
     "conv_kernel_size",
+    "selector_rank",
     "sample_from_anchor",
+    "shift_label",
 )
 
-Tensors = dict[str, Tensor]
+MOST_SLOTS = 256  # of a block
+
+Config = Mapping[str, Any]
+Sizes = EagleConfig | Eagle3Config | DFlashConfig
 
 
-class FormatError(ConfigError):
-    """A drafter that cannot be used with this target; the message says why and what to do."""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise FormatError(
-            f"{path.parent.name} has no {path.name}: point at a folder with config and weights"
-        ) from error
-    except ValueError as error:
-        raise FormatError(f"{path} is not JSON: download it again ({error})") from error
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors shards of a folder, or its pytorch_model.bin."""
-    shards = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    if not shards:
-        raise FormatError(f"{folder.name} holds no *.safetensors and no pytorch_model.bin: download the weights")
-    return shards
-
-
-def read_tensors(folder: Path) -> Tensors:
-    found: Tensors = {}
-    for path in weight_files(folder):
-        try:
-            if path.suffix == ".safetensors":
-                found |= load_file(path)
-            else:
-                found |= torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except Exception as error:  # safetensors, pickle and zip each raise their own
-            raise FormatError(f"{path.name} cannot be read: download it again ({error})") from error
-    return found
-
-
-def fingerprint(folder: Path) -> str:
-    """A short hash of what a folder holds: its config and, per weight file, the size and the first and last 64 kB."""
-    digest = hashlib.sha256((folder / "config.json").read_bytes())
-    for path in weight_files(folder):
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            digest.update(f"{path.name} {size}".encode() + file.read(65536))
-            file.seek(max(0, size - 65536))
-            digest.update(file.read())
-    return digest.hexdigest()[:16]
-
-
-def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(config: Config) -> dict[str, Any]:
     """speculators nests the layer's fields in `transformer_layer_config`; everyone else is flat."""
-    flat = dict(config)
-    return dict(flat.pop("transformer_layer_config", {})) | flat
+    flat = {name: value for name, value in config.items() if name != "transformer_layer_config"}
+    return dict(table(dict(config), "transformer_layer_config")) | flat
 
 
 def strip(tensors: Tensors) -> Tensors:
     """Names without the wrappers' prefix and without rotary buffers."""
     short = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    if len(short) < len(tensors):
+        raise FormatError("some weights are there twice, with and without the prefix 'model.': remove one set")
     return {name: tensor for name, tensor in short.items() if "rotary_emb" not in name}
 
 
-def kind_of(config: Mapping[str, Any], tensors: Tensors) -> str:
-    """eagle, eagle3 or dflash, told by the tensors where they are clear and by the config where they are not."""
-    if "dflash_config" in config or ("hidden_norm.weight" in tensors and "fc.weight" in tensors):
+def claimed(config: Config) -> str:
+    """What the config says this is; empty where it does not say."""
+    stated = config.get("speculators_model_type")
+    if stated and stated not in ("eagle3", "dflash"):
+        raise FormatError(f"speculators_model_type {stated!r} is not supported, only 'eagle3' and 'dflash'")
+    names = str(config.get("architectures")).lower()
+    if stated == "dflash" or "dflash_config" in config or "dflash" in names:
         return "dflash"
-    if config.get("speculators_model_type") == "eagle3" or "norm.weight" in tensors:
+    return "eagle3" if stated or "eagle3" in names or config.get("draft_vocab_size") else ""
+
+
+def shown(tensors: Tensors) -> str:
+    """What the tensors say this is; empty where they could be either."""
+    if "layers.0.hidden_norm.weight" in tensors or any(name.startswith("midlayer.") for name in tensors):
         return "eagle3"
-    if "fc.weight" in tensors:
-        return "eagle"
-    raise FormatError("these weights are no EAGLE, EAGLE-3 or DFlash drafter: they have no fc.weight")
+    return "dflash" if "hidden_norm.weight" in tensors else ""
 
 
-def attention_of(config: Mapping[str, Any], tensors: Tensors, prefix: str, width: int, qk_norm: bool) -> AttentionShape:
-    """Sizes of the attention under `prefix`; head_dim is taken from the weights and compared with the config."""
-    config = dict(config)
-    heads = need(config, "num_attention_heads")
-    head_dim = tensors[f"{prefix}.q_proj.weight"].shape[0] // heads
-    stated = config.get("head_dim")
-    if stated and stated != head_dim:
+def kind_of(config: Config, tensors: Tensors) -> str:
+    """eagle, eagle3 or dflash. Tensors decide; a config that says otherwise belongs to other weights."""
+    said, seen = claimed(config), shown(tensors)
+    if said and seen and said != seen:
         raise FormatError(
-            f"config.json says head_dim {stated} and the weights have {head_dim}: they do not belong together"
+            f"config.json describes a drafter of kind {said}, the weights are of kind {seen}: find its own"
         )
+    if "fc.weight" not in tensors:
+        raise FormatError("these weights are no EAGLE, EAGLE-3 or DFlash drafter: they have no fc.weight")
+    return seen or said or "eagle"
+
+
+def layout_of(config: Config, kind: str) -> str:
+    """Whose layout a folder is in, in words."""
+    names = str(config.get("architectures"))
+    if config.get("speculators_model_type"):
+        return "speculators"
+    if kind == "dflash":
+        return "z-lab or SpecForge"
+    if kind == "eagle3" and "LlamaForCausalLMEagle3" in names:
+        return "SpecForge"
+    return "AngelSlim" if kind == "eagle3" and "Eagle3LlamaForCausalLM" in names else "SafeAILab"
+
+
+# Sizes, told by the config and by the weights, and compared.
+
+
+def matrix(tensors: Tensors, name: str) -> tuple[int, int]:
+    """Rows and columns of a weight."""
+    shape = tensors[name].shape
+    if len(shape) != 2 or 0 in shape:
+        raise FormatError(f"{name} has shape {list(shape)}: a matrix belongs there, the file is damaged")
+    return shape[0], shape[1]
+
+
+def divided(rows: int, by: int, what: str) -> int:
+    if rows < by or rows % by:
+        raise FormatError(
+            f"{what} has {rows} rows, which are no multiple of {by}: config.json belongs to other weights"
+        )
+    return rows // by
+
+
+def attention_of(config: Config, tensors: Tensors, prefix: str, width: int, qk_norm: bool) -> AttentionShape:
+    """Sizes of the attention under `prefix`; head_dim is taken from the weights and compared with the config."""
+    flat = dict(config)
+    heads = whole(flat, "num_attention_heads")
+    head_dim = divided(matrix(tensors, f"{prefix}.q_proj.weight")[0], heads, "q_proj")
+    kv_heads = divided(matrix(tensors, f"{prefix}.k_proj.weight")[0], head_dim, "k_proj")
+    for name, found in (("head_dim", head_dim), ("num_key_value_heads", kv_heads)):
+        if config.get(name) and config[name] != found:
+            raise FormatError(
+                f"config.json says {name} {config[name]} and the weights have {found}: they do not belong together"
+            )
+    if heads % kv_heads or head_dim % 2:
+        raise FormatError(f"{heads} heads of {head_dim} over {kv_heads} key heads: the file is damaged")
     return AttentionShape(
         input=width,
-        hidden=need(config, "hidden_size"),
+        hidden=whole(flat, "hidden_size"),
         heads=heads,
-        kv_heads=tensors[f"{prefix}.k_proj.weight"].shape[0] // head_dim,
+        kv_heads=kv_heads,
         head_dim=head_dim,
-        eps=need(config, "rms_norm_eps"),
+        eps=eps_of(flat),
         qkv_bias=f"{prefix}.q_proj.bias" in tensors,
         o_bias=f"{prefix}.o_proj.bias" in tensors,
         qk_norm=qk_norm,
     )
 
 
-def rope_config(config: Mapping[str, Any], shape: AttentionShape) -> dict[str, Any]:
+def check_fc(tensors: Tensors, features: int, width: int, what: str) -> None:
+    """fc reads so many features of that width."""
+    columns = matrix(tensors, "fc.weight")[1]
+    if columns != features * width:
+        raise FormatError(f"fc.weight reads {columns} numbers, and {what} are {features} × {width}: they do not fit")
+
+
+def rope_config(config: Config, shape: AttentionShape) -> dict[str, Any]:
     return dict(config) | {"head_dim": shape.head_dim}
 
 
-def eagle_config(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) -> EagleConfig:
-    hidden = need(dict(config), "hidden_size")
+def words_of(config: Config, target: DecoderConfig) -> int:
+    return whole(dict(config), "vocab_size") if config.get("vocab_size") else target.vocab
+
+
+def own_rows(tensors: Tensors, config: Config, target: DecoderConfig) -> int:
+    """Rows of an embedding in the file, 0 without one. It has a row for each of the target's tokens."""
+    if EMBEDDING not in tensors:
+        return 0
+    rows, vocab = matrix(tensors, EMBEDDING)[0], words_of(config, target)
+    if rows != vocab:
+        raise FormatError(f"the file's embedding has {rows} rows and its vocabulary {vocab} tokens: they do not fit")
+    return rows
+
+
+def head_rows(tensors: Tensors, config: Config, fallback: int) -> int:
+    """Words of the drafter's own LM head: its rows, which the config must confirm."""
+    stated = whole(dict(config), "draft_vocab_size") if config.get("draft_vocab_size") else 0
+    rows = matrix(tensors, LM_HEAD)[0] if LM_HEAD in tensors else stated or fallback
+    if stated and stated != rows:
+        raise FormatError(f"config.json says draft_vocab_size {stated} and lm_head has {rows} rows: they do not fit")
+    return rows
+
+
+# One reader per kind.
+
+
+def eagle_config(config: Config, tensors: Tensors, target: DecoderConfig) -> EagleConfig:
+    hidden = whole(dict(config), "hidden_size")
     shape = attention_of(config, tensors, "layers.0.self_attn", hidden, qk_norm=False)
+    check_fc(tensors, 2, hidden, "embedding and feature")
     return EagleConfig(
         hidden=hidden,
-        ffn=need(dict(config), "intermediate_size"),
+        ffn=whole(dict(config), "intermediate_size"),
         attention=shape,
         rope=read_rope(rope_config(config, shape), EAGLE_THETA),
         bias=bool(config.get("bias", True)),
         feature_layers=(target.layers,),
+        own_embedding=own_rows(tensors, config, target),
     )
 
 
-def fused_layers(config: Mapping[str, Any], target: DecoderConfig) -> tuple[int, ...]:
+def layer_ids(stated: Any, name: str) -> list[int]:
+    if not isinstance(stated, list) or not stated or any(type(i) is not int for i in stated):
+        raise FormatError(f"config.json says {name} {stated!r}: it must be a list of layer numbers")
+    return stated
+
+
+def fused_layers(config: Config, target: DecoderConfig) -> tuple[int, ...]:
     """hidden_states indices of the fused features. Ids that start with 1 mean "output of layer", one less."""
-    stated = (config.get("eagle_config") or {}).get("eagle_aux_hidden_state_layer_ids")
-    stated = stated or config.get("eagle_aux_hidden_state_layer_ids")
-    count = target.layers
+    name, count = "eagle_aux_hidden_state_layer_ids", target.layers
+    stated = table(dict(config), "eagle_config").get(name) or config.get(name)
     if not stated:
         if count < 7:
             raise FormatError(f"EAGLE-3 takes features 2, L/2 and L - 3, and this target has only {count} layers")
         return (2, count // 2, count - 3)
-    return tuple(i + 1 for i in stated) if stated[0] == 1 else tuple(stated)
+    ids = layer_ids(stated, name)
+    return tuple(i + 1 for i in ids) if ids[0] == 1 else tuple(ids)
 
 
-def eagle3_config(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) -> Eagle3Config:
-    hidden = need(dict(config), "hidden_size")
-    prefix = "midlayer.self_attn"
+def head_window(config: Config) -> int:
+    """How far an EAGLE-3 head looks back; 0 = all the way."""
+    kinds = config.get("layer_types")
+    slides = kinds == ["sliding_attention"] if kinds else bool(config.get("use_sliding_window"))
+    return whole(dict(config), "sliding_window") if slides else 0
+
+
+def eagle3_config(config: Config, tensors: Tensors, target: DecoderConfig) -> Eagle3Config:
+    flat = dict(config)
+    hidden, prefix = whole(flat, "hidden_size"), "midlayer.self_attn"
+    feature = whole(flat, "target_hidden_size") if config.get("target_hidden_size") else hidden
     shape = attention_of(config, tensors, prefix, 2 * hidden, f"{prefix}.q_norm.weight" in tensors)
-    vocab = config.get("vocab_size") or target.vocab
+    taken, vocab = fused_layers(config, target), words_of(config, target)
+    check_fc(tensors, len(taken), feature, f"the features of layers {list(taken)}")
     return Eagle3Config(
         hidden=hidden,
-        target_hidden=config.get("target_hidden_size") or hidden,
-        ffn=tensors["midlayer.mlp.gate_proj.weight"].shape[0],
+        target_hidden=feature,
+        ffn=matrix(tensors, "midlayer.mlp.gate_proj.weight")[0],
         attention=shape,
         rope=read_rope(rope_config(config, shape), EAGLE_THETA),
         vocab=vocab,
-        draft_vocab=config.get("draft_vocab_size") or vocab,
-        feature_layers=fused_layers(config, target),
+        draft_vocab=head_rows(tensors, config, vocab),
+        feature_layers=taken,
         fc_bias="fc.bias" in tensors,
         norm_before_residual=bool(config.get("norm_before_residual")),
         # a flag without its weights is caught by the strict load, as weights without their flag are used
         norm_before_fc=bool(config.get("norm_before_fc")) or "input_norm.weight" in tensors,
         fc_norm=bool(config.get("fc_norm")) or "fc_norm.0.weight" in tensors,
         norm_output=bool(config.get("norm_output")),
+        window=head_window(config),
+        own_embedding=own_rows(tensors, config, target),
     )
 
 
-def extra(config: Mapping[str, Any], name: str) -> Any:
+def extra(config: Config, name: str) -> Any:
     """A DFlash field: in `dflash_config` in newer files, at the top level in older ones; both must agree."""
-    inner = (config.get("dflash_config") or {}).get(name)
+    inner = table(dict(config), "dflash_config").get(name)
     outer = config.get(name)
     if inner is not None and outer is not None and inner != outer:
         raise FormatError(f"config.json names {name} twice, as {outer} and {inner}: delete the wrong one")
     return outer if inner is None else inner
 
 
-def tapped_layers(config: Mapping[str, Any], target: DecoderConfig) -> tuple[int, ...]:
+def tapped_layers(config: Config, target: DecoderConfig) -> tuple[int, ...]:
     """Published layer ids: stated, or evenly spaced from 1 to L - 3, one per draft layer.
 
     speculators counts the layers that have run, one more than the id of the last of them.
     """
-    stated = extra(config, "target_layer_ids")
+    stated, name = extra(config, "target_layer_ids"), "target_layer_ids"
     if counted := extra(config, "aux_hidden_state_layer_ids"):
-        stated = [i - 1 for i in counted]
-    count, depth = need(dict(config), "num_hidden_layers"), target.layers
+        name = "aux_hidden_state_layer_ids"
+        stated = [i - 1 for i in layer_ids(counted, name)]
+    count, depth = whole(dict(config), "num_hidden_layers"), target.layers
     if stated is None:
         if count == 1:
             return (depth // 2,)
         return tuple(round(1 + i * (depth - 4) / (count - 1)) for i in range(count))
-    if len(set(stated)) != len(stated) or any(not 0 <= i < depth for i in stated):
-        raise FormatError(f"target_layer_ids {stated} must be different layers from 0 to {depth - 1} of the target")
-    return tuple(stated)
+    ids = layer_ids(stated, name)
+    if len(set(ids)) != len(ids) or any(not 0 <= i < depth for i in ids):
+        raise FormatError(f"target_layer_ids {ids} must be different layers from 0 to {depth - 1} of the target")
+    return tuple(ids)
 
 
-def block_causality(config: Mapping[str, Any], layer_types: list[str]) -> tuple[bool, ...]:
-    """`is_causal`, else `dflash_config.causal`, speaks for all layers; else sliding layers are causal in the block."""
+def block_causality(config: Config, layer_types: list[str]) -> tuple[bool, ...]:
+    """`is_causal`, else `dflash_config.causal`, speaks for all layers; else sliding layers are causal in the block,
+    unless speculators' `sliding_window_non_causal` says they are not."""
     stated = config.get("is_causal")
     if stated is None:
-        stated = (config.get("dflash_config") or {}).get("causal")
+        stated = table(dict(config), "dflash_config").get("causal")
+    if stated is None and config.get("sliding_window_non_causal"):
+        stated = False
     if stated is not None:
         return (bool(stated),) * len(layer_types)
     return tuple(kind == "sliding_attention" for kind in layer_types)
 
 
-def layer_windows(config: Mapping[str, Any], kinds: list[str]) -> tuple[int, ...]:
+def layer_kinds(config: Config, layers: int) -> list[str]:
+    kinds = config.get("layer_types") or ["full_attention"] * layers
+    if not isinstance(kinds, list) or len(kinds) != layers:
+        count = len(kinds) if isinstance(kinds, list) else repr(kinds)
+        raise FormatError(f"config.json names {count} layer_types for {layers} layers: they do not belong together")
+    if strange := [kind for kind in kinds if kind not in ("full_attention", "sliding_attention")]:
+        raise FormatError(f"layer_types holds {strange[0]!r}, and only full and sliding attention are supported")
+    return kinds
+
+
+def layer_windows(config: Config, kinds: list[str]) -> tuple[int, ...]:
     """The sliding window of every layer, 0 where it sees everything."""
-    window = int(config.get("sliding_window") or 0)
-    if "sliding_attention" in kinds and not window:
+    if "sliding_attention" not in kinds:
+        return (0,) * len(kinds)
+    if not config.get("sliding_window"):
         raise FormatError("config.json has sliding layers and no sliding_window: take the file that belongs to them")
+    window = whole(dict(config), "sliding_window")
     return tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
 
 
-def check_plain(config: Mapping[str, Any]) -> None:
+def check_plain(config: Config) -> None:
     """Refuse DFlash's later relatives: they load, and would draft as something they are not."""
     for name in DFLASH_EXTRAS:
         if extra(config, name):
@@ -242,54 +329,117 @@ def check_plain(config: Mapping[str, Any]) -> None:
         raise FormatError(f"projector_type {extra(config, 'projector_type')!r} is not supported, only 'dflash'")
 
 
-def slots(config: Mapping[str, Any], target: DecoderConfig) -> tuple[int, int]:
+def slots(config: Config, target: DecoderConfig) -> tuple[int, int]:
     """Block size and mask token."""
     mask, block = extra(config, "mask_token_id"), extra(config, "block_size")
-    if mask is None or not 0 <= mask < target.vocab:
+    if type(mask) is not int or not 0 <= mask < target.vocab:
         raise FormatError(f"mask_token_id {mask} is no row of the target's embedding (0 to {target.vocab - 1})")
-    if block is None or block < 2:
-        raise FormatError("config.json has no block_size of at least 2: take the file that belongs to the weights")
+    if type(block) is not int or not 2 <= block <= MOST_SLOTS:
+        raise FormatError(f"config.json has no block_size of at least 2 (and at most {MOST_SLOTS}): it says {block}")
     return block, mask
 
 
-def dflash_config(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) -> DFlashConfig:
+def dflash_config(config: Config, tensors: Tensors, target: DecoderConfig) -> DFlashConfig:
     flat = dict(config)
     check_plain(flat)
-    hidden, layers = need(flat, "hidden_size"), need(flat, "num_hidden_layers")
+    hidden, layers = whole(flat, "hidden_size"), whole(flat, "num_hidden_layers")
     shape = attention_of(flat, tensors, "layers.0.self_attn", hidden, qk_norm=True)
-    block, mask = slots(flat, target)
-    kinds = config.get("layer_types") or ["full_attention"] * layers
-    if len(kinds) != layers:
-        raise FormatError(
-            f"config.json names {len(kinds)} layer_types for {layers} layers: they do not belong together"
-        )
+    (block, mask), kinds, taps = slots(flat, target), layer_kinds(flat, layers), tapped_layers(config, target)
+    check_fc(tensors, len(taps), hidden, f"the features of layers {list(taps)}")
     return DFlashConfig(
         hidden=hidden,
-        ffn=need(flat, "intermediate_size"),
+        ffn=whole(flat, "intermediate_size"),
         layers=layers,
         attention=shape,
         rope=read_rope(rope_config(flat, shape)),
         block_size=block,
         mask_token=mask,
-        feature_layers=tuple(i + 1 for i in tapped_layers(config, target)),
-        windows=layer_windows(flat, kinds),
+        feature_layers=tuple(i + 1 for i in taps),
+        windows=layer_windows(config, kinds),
         causal=block_causality(config, kinds),
+        draft_vocab=head_rows(tensors, config, 0) if LM_HEAD in tensors else 0,
+        own_embedding=own_rows(tensors, config, target),
     )
 
 
-def check_vocab_map(network: Eagle3Head) -> None:
+READERS = {"eagle": eagle_config, "eagle3": eagle3_config, "dflash": dflash_config}
+
+
+# The drafter and the target.
+
+
+def trained_for(what: str, drafter: Any, target: Any) -> FormatError:
+    return FormatError(
+        f"this drafter was trained for {what} {drafter}, the target has {target}: use the pair it was made for"
+    )
+
+
+def check_target(config: Config, sizes: Sizes, target: DecoderConfig) -> None:
+    """A drafter made for another target decodes correctly and guesses nonsense, so sizes must agree to the letter."""
+    wanted = sizes.target_hidden if isinstance(sizes, Eagle3Config) else sizes.hidden
+    if wanted != target.hidden:
+        raise trained_for("hidden size", wanted, target.hidden)
+    if sizes.hidden != target.hidden and not sizes.own_embedding:
+        raise FormatError(
+            f"this drafter has hidden size {sizes.hidden} and the target {target.hidden}, so it needs an embedding of "
+            "its own, and the file has none"
+        )
+    if (vocab := words_of(config, target)) != target.vocab:
+        raise trained_for("a vocabulary of", vocab, target.vocab)
+    depth = config.get("num_target_layers")
+    if depth and isinstance(sizes, DFlashConfig) and depth != target.layers:
+        raise trained_for("a number of layers of", depth, target.layers)
+    taken, top = sizes.feature_layers, target.layers
+    if len(set(taken)) != len(taken) or not 0 <= min(taken) <= max(taken) <= top:
+        raise FormatError(f"this drafter reads layers {list(taken)}: they must differ and lie within 0 to {top}")
+
+
+def check_shared(config: Config, tensors: Tensors, kind: str) -> None:
+    """What no published drafter of these kinds is."""
+    if config.get("hidden_act", "silu") != "silu":
+        raise FormatError(f"hidden_act {config['hidden_act']!r} is not supported, only silu")
+    if any(name.startswith("layers.1.") for name in tensors) and kind != "dflash":
+        raise FormatError("this head has more than one layer, and only the published one-layer heads are supported")
+    if kind == "eagle" and head_window(config):
+        raise FormatError("an EAGLE head with a sliding window is not supported: no published one has it")
+
+
+# The vocabulary map.
+
+
+def check_map(d2t: Tensor, t2d: Tensor | None, vocab: int) -> None:
     """d2t must be offsets of an ascending choice of target ids; the all-zero table of a failed export is refused."""
-    config = network.config
-    mapped = torch.arange(config.draft_vocab) + network.d2t.cpu()
-    whole = config.draft_vocab == config.vocab
-    if not whole and (bool((mapped.diff() <= 0).any()) or int(mapped[-1]) >= config.vocab):
+    mapped = torch.arange(len(d2t)) + d2t
+    if not bool(d2t.any()) and len(d2t) < vocab:
+        raise FormatError("d2t is all zero although the draft vocabulary is smaller: the export lost the table")
+    if bool((mapped.diff() <= 0).any()) or int(mapped[0]) < 0 or int(mapped[-1]) >= vocab:
         raise FormatError(
             "d2t does not map draft ids to ascending target ids: the file is damaged or of another format"
         )
-    if not whole and not bool(network.d2t.any()):
-        raise FormatError("d2t is all zero although the draft vocabulary is smaller: the export lost the table")
-    if bool(network.t2d.any()) and not torch.equal(network.t2d.cpu().nonzero().flatten(), mapped):
+    if t2d is not None and not torch.equal(t2d.nonzero().flatten(), mapped):
         raise FormatError("d2t and t2d name different tokens: the file is damaged")
+
+
+def take_map(tensors: Tensors, words: int, vocab: int) -> tuple[Tensor, Tensor]:
+    """d2t and t2d of a head of `words` words, checked. Both may be absent where it knows every token, t2d always."""
+    known, d2t = tensors.pop("t2d", None), tensors.pop("d2t", None)
+    if d2t is None and words != vocab:
+        raise FormatError(
+            f"the head has {words} words of {vocab} and the weights are missing ['d2t'], which names them"
+        )
+    d2t = torch.zeros(words, dtype=torch.long) if d2t is None else d2t
+    if d2t.shape != (words,) or d2t.dtype not in (torch.int64, torch.int32):
+        raise FormatError(
+            f"d2t is {list(d2t.shape)} of {d2t.dtype}: weights and config do not fit, {words} ids belong there"
+        )
+    if known is not None and (known.shape != (vocab,) or known.dtype not in (torch.bool, torch.uint8)):
+        raise FormatError(
+            f"t2d is {list(known.shape)} of {known.dtype}: weights and config do not fit, {vocab} marks belong there"
+        )
+    check_map(d2t, known, vocab)
+    marks = torch.zeros(vocab, dtype=torch.bool)
+    marks[torch.arange(words) + d2t] = True
+    return d2t.long(), marks
 
 
 def rename_eagle3(tensors: Tensors) -> Tensors:
@@ -297,7 +447,10 @@ def rename_eagle3(tensors: Tensors) -> Tensors:
     return {name.replace("layers.0.", "midlayer.", 1): tensor for name, tensor in tensors.items()}
 
 
-def blank(sizes: EagleConfig | Eagle3Config | DFlashConfig) -> DrafterNetwork:
+# Putting it together.
+
+
+def blank(sizes: Sizes) -> DrafterNetwork:
     """A network of those sizes without weights: they come from a file."""
     with torch.device("meta"):
         if isinstance(sizes, EagleConfig):
@@ -305,68 +458,59 @@ def blank(sizes: EagleConfig | Eagle3Config | DFlashConfig) -> DrafterNetwork:
         return Eagle3Head(sizes) if isinstance(sizes, Eagle3Config) else DFlashHead(sizes)
 
 
-def parse(config: Mapping[str, Any], tensors: Tensors, target: DecoderConfig) -> DrafterNetwork:
+def parse(config: Config, tensors: Tensors, target: DecoderConfig) -> DrafterNetwork:
     """Config and tensors of any supported layout → a network with these weights, in the file's dtype, on CPU.
 
     Raises FormatError where sizes or names do not fit the file's own config or the target.
     """
     config, tensors = flatten(config), strip(tensors)
     kind = kind_of(config, tensors)
-    tensors.pop("embed_tokens.weight", None)  # the target's own rows are the same ones
     if kind == "eagle3":
         tensors = rename_eagle3(tensors)
-    if any(name.startswith("layers.1.") for name in tensors) and kind != "dflash":
-        raise FormatError("this head has more than one layer, and only the published one-layer heads are supported")
+    check_shared(config, tensors, kind)
     try:
-        readers = {"eagle": eagle_config, "eagle3": eagle3_config, "dflash": dflash_config}
-        sizes = readers[kind](config, tensors, target)
+        sizes = READERS[kind](config, tensors, target)
     except KeyError as error:
         raise FormatError(f"the weights of this {kind} drafter lack {error}: the file is not complete") from error
     check_target(config, sizes, target)
-    return fill(blank(sizes), tensors)
+    check_types(tensors)
+    network = fill(blank(sizes), tensors, target.vocab)
+    check_finite(network.named_parameters())
+    return network
 
 
-def check_target(
-    config: Mapping[str, Any], sizes: EagleConfig | Eagle3Config | DFlashConfig, target: DecoderConfig
-) -> None:
-    """A drafter made for another target decodes correctly and guesses nonsense, so sizes must agree to the letter."""
-    wanted = sizes.target_hidden if isinstance(sizes, Eagle3Config) else sizes.hidden
-    if wanted != target.hidden:
-        raise FormatError(f"this drafter wants a target of hidden size {wanted} and this one has {target.hidden}")
-    if sizes.hidden != target.hidden:
-        raise FormatError(
-            "drafters with a hidden size of their own are not supported: their embedding is not the target's"
-        )
-    vocab = config.get("vocab_size") or target.vocab
-    if vocab != target.vocab:
-        raise FormatError(f"this drafter wants a target of {vocab} token ids and this one has {target.vocab}")
-    taken, top = sizes.feature_layers, target.layers
-    if len(set(taken)) != len(taken) or not 0 <= min(taken) <= max(taken) <= top:
-        raise FormatError(f"this drafter reads layers {list(taken)}: they must differ and lie within 0 to {top}")
-
-
-def complete_vocab_map(config: Eagle3Config, tensors: Tensors) -> None:
-    """Add the tables a head may omit: both where it knows every token, t2d where d2t already says it."""
-    if config.draft_vocab == config.vocab:
-        tensors.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
-    if "d2t" in tensors and tensors["d2t"].shape == (config.draft_vocab,):
-        known = torch.zeros(config.vocab, dtype=torch.bool)
-        known[(torch.arange(config.draft_vocab) + tensors["d2t"]).clamp(0, len(known) - 1)] = True
-        tensors.setdefault("t2d", known)
-
-
-def fill(network: DrafterNetwork, tensors: Tensors) -> DrafterNetwork:
-    """Assign weights; every name and shape must match."""
+def add_map(network: DrafterNetwork, tensors: Tensors, vocab: int) -> None:
+    """The vocabulary map where the network has a head of its own; a DFlash drafter needs d2t alone."""
+    if isinstance(network, EagleHead) or not network.config.draft_vocab:
+        return
+    tensors["d2t"], known = take_map(tensors, network.config.draft_vocab, vocab)
     if isinstance(network, Eagle3Head):
-        complete_vocab_map(network.config, tensors)
-    try:
-        missing, unexpected = network.load_state_dict(tensors, strict=False, assign=True)
-    except RuntimeError as error:
-        raise FormatError(f"weights and config do not fit: {' '.join(str(error).split())}") from error
-    if missing or unexpected:
-        raise FormatError(f"weights and config do not fit: missing {missing}, not known {unexpected}")
-    if isinstance(network, Eagle3Head):
-        check_vocab_map(network)
+        tensors["t2d"] = known
+
+
+def some(names: list[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    return str(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def check_names(wanted: Tensors, tensors: Tensors) -> None:
+    """Every name and shape must match: a weight left out or left over belongs to another network."""
+    missing, unknown = sorted(wanted.keys() - tensors.keys()), sorted(tensors.keys() - wanted.keys())
+    if missing or unknown:
+        raise FormatError(f"weights and config do not fit: missing {some(missing)}, not known {some(unknown)}")
+    for name, tensor in wanted.items():
+        if tensor.shape != tensors[name].shape:
+            raise FormatError(
+                f"weights and config do not fit: size mismatch for {name}, {list(tensors[name].shape)} in the file and "
+                f"{list(tensor.shape)} by the config"
+            )
+
+
+def fill(network: DrafterNetwork, tensors: Tensors, vocab: int) -> DrafterNetwork:
+    """Give the network its weights."""
+    add_map(network, tensors, vocab)
+    check_names(network.state_dict(), tensors)
+    network.load_state_dict(tensors, assign=True)
     return network.eval().requires_grad_(False)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.cache import KVCache
@@ -16,8 +17,8 @@ from models.layers import (
     MLP,
     Attention,
     AttentionShape,
-    Head,
     Linear,
+    LMHead,
     RMSNorm,
     Rope,
     additive,
@@ -37,7 +38,8 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class EagleConfig:
-    """EAGLE-1/2 head: one Llama layer behind fc(2H → H). `bias`: of fc; a config that is silent means True."""
+    """EAGLE-1/2 head: one Llama layer behind fc(2H → H). `bias`: of fc; a config that is silent means True.
+    own_embedding, here and below: rows of its own embedding, 0 = it reads the target's."""
 
     hidden: int
     ffn: int
@@ -45,11 +47,13 @@ class EagleConfig:
     rope: Rope
     bias: bool
     feature_layers: tuple[int, ...]
+    own_embedding: int = 0
 
 
 @dataclass(frozen=True)
 class Eagle3Config:
-    """EAGLE-3 head. `fused` features of `target_hidden` each enter fc; the four flags are the speculators variants'."""
+    """EAGLE-3 head. `fused` features of `target_hidden` each enter fc; the four flags are the speculators variants'.
+    window: how far its attention looks back, 0 = all the way."""
 
     hidden: int
     target_hidden: int
@@ -64,12 +68,15 @@ class Eagle3Config:
     norm_before_fc: bool = False
     fc_norm: bool = False
     norm_output: bool = False
+    window: int = 0
+    own_embedding: int = 0
 
 
 @dataclass(frozen=True)
 class DFlashConfig:
     """DFlash drafter. `feature_layers` are hidden_states indices (published layer ids + 1). windows[i]: sliding window
-    of layer i, 0 = full attention. causal[i]: whether layer i may look only back inside the block."""
+    of layer i, 0 = full attention. causal[i]: whether layer i may look only back inside the block. draft_vocab: rows of
+    its own LM head (speculators writes one), 0 = the target's is used."""
 
     hidden: int
     ffn: int
@@ -81,6 +88,21 @@ class DFlashConfig:
     feature_layers: tuple[int, ...]
     windows: tuple[int, ...]
     causal: tuple[bool, ...]
+    draft_vocab: int = 0
+    own_embedding: int = 0
+
+
+class Head(nn.Module):
+    """What all drafters may bring along: an embedding of their own, of `own_embedding` rows."""
+
+    embed_tokens: nn.Embedding | None
+
+    def bring(self, rows: int, hidden: int) -> None:
+        self.embed_tokens = nn.Embedding(rows, hidden) if rows else None
+
+    def words(self, table: nn.Embedding) -> nn.Embedding:
+        """Where its input rows come from: its own embedding if it brought one, else the target's `table`."""
+        return self.embed_tokens or table
 
 
 class EagleLayer(nn.Module):
@@ -93,7 +115,7 @@ class EagleLayer(nn.Module):
         self.mlp = MLP(config.hidden, config.ffn)
 
 
-class EagleHead(nn.Module):
+class EagleHead(Head):
     """EAGLE-1/2 (arXiv 2401.15077 §4.1): (embedding of the next token, feature) → the next feature."""
 
     def __init__(self, config: EagleConfig):
@@ -101,6 +123,7 @@ class EagleHead(nn.Module):
         self.config = config
         self.fc = Linear(2 * config.hidden, config.hidden, bias=config.bias)
         self.layers = nn.ModuleList([EagleLayer(config)])
+        self.bring(config.own_embedding, config.hidden)
 
     def fuse(self, features: Tensor) -> Tensor:
         """Target features [B, n, H] as the rows this head starts from: as they are."""
@@ -130,7 +153,7 @@ class EagleHead(nn.Module):
         """What the next level starts from."""
         return out
 
-    def logits(self, out: Tensor, lm_head: Head) -> Tensor:
+    def logits(self, out: Tensor, lm_head: LMHead) -> Tensor:
         """The target's own LM head on the guessed feature."""
         return lm_head(out)
 
@@ -152,7 +175,7 @@ class Eagle3Layer(nn.Module):
         self.mlp = MLP(hidden, config.ffn)
 
 
-class Eagle3Head(nn.Module):
+class Eagle3Head(Head):
     """EAGLE-3 (arXiv 2503.01840 §3): fused low, middle and high features, its own reduced LM head."""
 
     d2t: Tensor
@@ -173,6 +196,7 @@ class Eagle3Head(nn.Module):
             self.fc_norm = nn.ModuleList(RMSNorm(config.target_hidden, eps) for _ in config.feature_layers)
         self.register_buffer("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
         self.register_buffer("t2d", torch.zeros(config.vocab, dtype=torch.bool))
+        self.bring(config.own_embedding, config.hidden)
 
     def fuse(self, features: Tensor) -> Tensor:
         """Target features [B, n, fused · H] → rows [B, n, H]."""
@@ -197,6 +221,8 @@ class Eagle3Head(nn.Module):
         normed = block.hidden_norm(hidden)
         x = torch.cat([block.input_layernorm(embedded), normed], dim=-1)
         mask = causal(x.shape[1], past, x.device) if mask is None else mask
+        if self.config.window:
+            mask = within(self.config.window, positions[0], mask, past)
         scores = additive(mask, past, x.dtype)
         angles = self.config.rope.angles(positions, x.dtype)
         residual = normed if self.config.norm_before_residual else hidden
@@ -209,7 +235,7 @@ class Eagle3Head(nn.Module):
         """What the next level starts from: pre-norm as published, post-norm in files that say `norm_output`."""
         return self.norm(out) if self.config.norm_output else out
 
-    def logits(self, out: Tensor, lm_head: Head) -> Tensor:
+    def logits(self, out: Tensor, lm_head: LMHead) -> Tensor:
         """Its own LM head, over the draft vocabulary; `lm_head` is the target's and not used."""
         return self.lm_head(self.norm(out))
 
@@ -218,8 +244,10 @@ class Eagle3Head(nn.Module):
         return ids + self.d2t[ids]
 
 
-class DFlashHead(nn.Module):
+class DFlashHead(Head):
     """DFlash (arXiv 2602.06036 §3): one bidirectional pass over [root, mask × (B - 1)] fills every slot at once."""
+
+    d2t: Tensor | None
 
     def __init__(self, config: DFlashConfig):
         super().__init__()
@@ -229,6 +257,9 @@ class DFlashHead(nn.Module):
         self.hidden_norm = RMSNorm(config.hidden, eps)
         self.layers = nn.ModuleList(Layer(config.attention, config.ffn) for _ in range(config.layers))
         self.norm = RMSNorm(config.hidden, eps)
+        self.lm_head = Linear(config.hidden, config.draft_vocab, bias=False) if config.draft_vocab else None
+        self.register_buffer("d2t", torch.zeros(config.draft_vocab, dtype=torch.long) if config.draft_vocab else None)
+        self.bring(config.own_embedding, config.hidden)
 
     def context(self, features: Tensor) -> Tensor:
         """Target features [B, c, features · H] → context rows [B, c, H], shared by all layers."""
@@ -260,6 +291,14 @@ class DFlashHead(nn.Module):
             cache.advance(positions.shape[1])
         return outputs
 
+    def logits(self, out: Tensor, lm_head: LMHead) -> Tensor:
+        """A layer's output through the drafter's own norm and the target's LM head, or its own where it has one."""
+        return (self.lm_head or lm_head)(self.norm(out))
+
+    def to_target(self, ids: Tensor) -> Tensor:
+        """Draft ids → target ids: the same, but for a head of fewer words."""
+        return ids if self.d2t is None else ids + self.d2t[ids]
+
     def masks(self, start: int, keys: int, device: torch.device) -> list[Tensor | None]:
         """Per layer: who may see whom for a block at positions start.., `keys` rows in all, row j at position j.
 
@@ -277,6 +316,20 @@ class DFlashHead(nn.Module):
             seen = back >= 0 if backward else torch.ones_like(back, dtype=torch.bool)
             found.append(seen & (back.abs() < window) if window else seen)
         return found
+
+
+def within(window: int, positions: Tensor, mask: Tensor | None, past: int) -> Tensor:
+    """`mask` of n new rows, cut off `window` positions back: [n, past + n], True = visible.
+
+    Keys are counted by their place in the cache. Rows of a tree stand behind their depth there, so they look nearer
+    than they are, never farther; a window is always longer than a tree is deep.
+    """
+    n = len(positions)
+    keys = torch.arange(past + n, device=positions.device)
+    near = positions[:, None] - keys < window
+    if mask is None:
+        return near
+    return near & (F.pad(mask, (past, 0), value=True) if mask.shape[-1] == n and past else mask)
 
 
 DrafterNetwork = EagleHead | Eagle3Head | DFlashHead

@@ -220,4 +220,4 @@ def default_inv_freq(theta: float, head_dim: int) -> tuple[float, ...]:
     return tuple(math.pow(theta, -2 * i / head_dim) for i in range(head_dim // 2))
 
 
-Head = Callable[[Tensor], Tensor]  # rows [.., hidden] → logits [.., vocab]
+LMHead = Callable[[Tensor], Tensor]  # rows [.., hidden] → logits [.., vocab]

@@ -1,17 +1,20 @@
 """A name → a model ready to run: finds the files, reads them, picks device and number type, and says what it did."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from models import catalog, formats
-from models.decoder import ConfigError, Decoder, read_config
+from models import catalog, files, formats
+from models.decoder import ConfigError, Decoder, DecoderConfig, read_config
 from models.fetch import fetch_embedded
-from models.heads import DFlashHead, DrafterNetwork, Eagle3Head
+from models.heads import DFlashHead, DrafterNetwork, Eagle3Head, EagleHead
 from models.layers import speed_up
+from models.memory import ROOM, copies, free_bytes, size
 from models.tokenizer import Tokenizer
+
+EMBEDDING = "model.embed_tokens.weight"
 
 
 class LoadError(ConfigError):
@@ -79,14 +82,13 @@ class Network:
     @property
     def head_rows(self) -> int:
         """Rows of its own LM head; 0 where it borrows the target's."""
-        return self.module.config.draft_vocab if isinstance(self.module, Eagle3Head) else 0
+        return 0 if isinstance(self.module, EagleHead) else self.module.config.draft_vocab
 
     @property
     def layer_weights(self) -> int:
         """Numbers one layer reads per pass; what belongs to no layer (fc) is shared out among them."""
-        own = sum(p.numel() for p in self.module.parameters())
-        if isinstance(self.module, Eagle3Head):
-            own -= self.module.lm_head.weight.numel()
+        tables = ("lm_head.weight", "embed_tokens.weight")  # read by the head call, or a row at a time
+        own = sum(p.numel() for name, p in self.module.named_parameters() if name not in tables)
         return own // self.layers
 
 
@@ -104,11 +106,13 @@ def pick_device(name: str = "auto") -> torch.device:
     return device
 
 
-def pick_dtype(device: torch.device, name: str = "auto") -> torch.dtype:
-    """auto: fp32 on CPU, where exactness is the point; bf16 on CUDA, fp16 where bf16 is not native."""
-    known = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+def pick_dtype(device: torch.device, name: str = "auto", stored: torch.dtype = torch.bfloat16) -> torch.dtype:
+    """auto: fp32 on CPU, where exactness is the point; on CUDA the half type it is `stored` in, bf16 for fp32 ones,
+    fp16 where bf16 is not native. stored: as it is in the file."""
+    known = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "stored": stored}
     if name == "auto":
-        half = "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp16"
+        native = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        half = "bf16" if native and stored != torch.float16 else "fp16"
         name = "fp32" if device.type == "cpu" else half
     if name not in known:
         raise LoadError(f"dtype {name!r}: choose one of {', '.join(known)}")
@@ -142,20 +146,43 @@ def download(source: str) -> Path:
         ) from error
 
 
-def read_decoder(folder: Path, device: torch.device, dtype: torch.dtype) -> Decoder:
-    """A folder with config.json and safetensors → a decoder; memory-mapped on CPU in fp32."""
-    config = read_config(formats.read_json(folder / "config.json"))
-    tensors = formats.read_tensors(folder)
-    tensors = {name: t for name, t in tensors.items() if "rotary_emb" not in name}
-    if config.tied:  # never tied merely because the head is absent: that file has lost it
-        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+def fitting(config: DecoderConfig, stored: torch.dtype, device: torch.device, name: str) -> torch.dtype:
+    """The number type to run in; LoadError where the model cannot fit.
+
+    On CPU a model too big for fp32 runs as it is stored: mapped from its file, so that it is in memory once.
+    """
+    dtype, have = pick_dtype(device, name, stored), ROOM * free_bytes(device)
+    need = size(config) * dtype.itemsize * copies(device, dtype)
+    if device.type == "cpu" and name == "auto" and need > have and dtype != stored:
+        return stored
+    if device.type == "cuda" and need > have:
+        raise LoadError(
+            f"this target needs {need / 1e9:.1f} GB in {str(dtype).removeprefix('torch.')} and {have / 1e9:.1f} GB of "
+            "the GPU's memory can be used: choose a smaller target, or --device cpu"
+        )
+    return dtype
+
+
+def read_decoder(folder: Path, device: torch.device, dtype: str) -> Decoder:
+    """A folder with config.json and weights → a decoder. Weights are mapped, and copied one by one where the device
+    or the number type asks for it, so the model is never in memory twice."""
+    config = read_config(files.read_json(folder / "config.json"))
+    tensors = {name: t for name, t in files.read_tensors(folder).items() if "rotary_emb" not in name}
+    files.check_types(tensors)
+    kind = fitting(config, files.stored_dtype(tensors), device, dtype)
     with torch.device("meta"):
         decoder = Decoder(config)
+    if config.tied and EMBEDDING in tensors:  # never tied merely because the head is absent: that file has lost it
+        tensors["lm_head.weight"] = tensors[EMBEDDING]
     try:
-        decoder.load_state_dict(tensors, assign=True)
-    except RuntimeError as error:
-        raise LoadError(f"{folder.name}: weights and config do not fit: {' '.join(str(error).split())}") from error
-    decoder = decoder.to(device=device, dtype=dtype).eval().requires_grad_(False)
+        formats.check_names(decoder.state_dict(), tensors)
+    except formats.FormatError as error:
+        raise LoadError(f"{folder.name}: {error}") from error
+    decoder.load_state_dict(tensors, assign=True)
+    if config.tied:
+        decoder.lm_head.weight = decoder.model.embed_tokens.weight  # one weight again, so that it is copied once
+    decoder = decoder.to(device=device, dtype=kind).eval().requires_grad_(False)
+    files.check_finite(decoder.named_parameters())
     speed_up(decoder)
     return decoder
 
@@ -164,7 +191,7 @@ def stop_ids(folder: Path, tokenizer: Tokenizer | None) -> frozenset[int]:
     """Union of what config, generation config and tokenizer call the end."""
     found = tokenizer.stops() if tokenizer else set()
     for name in ("config.json", "generation_config.json"):
-        stated = formats.read_json(folder / name).get("eos_token_id") if (folder / name).exists() else None
+        stated = files.read_json(folder / name).get("eos_token_id") if (folder / name).exists() else None
         found |= set(stated) if isinstance(stated, list) else set() if stated is None else {int(stated)}
     return frozenset(found)
 
@@ -176,17 +203,39 @@ def load_target(name: str = "smollm2-135m", device: str = "auto", dtype: str = "
     place = pick_device(device)
     torch.backends.cuda.matmul.allow_tf32 = False  # lossless means the same fp32 sums on every path
     torch.backends.cudnn.allow_tf32 = False
-    decoder = read_decoder(folder, place, pick_dtype(place, dtype))
+    decoder = read_decoder(folder, place, dtype)
     tokenizer = Tokenizer.load(folder) if (folder / "tokenizer_config.json").exists() else None
     stops = stop_ids(folder, tokenizer)
-    return Model(decoder, tokenizer, pair.title, formats.fingerprint(folder), stops, dict(pair.drafters))
+    return Model(decoder, tokenizer, pair.title, files.fingerprint(folder), stops, dict(pair.drafters))
 
 
 def load_network(model: Model, source: str) -> Network:
     """A drafter for `model` from a bundled folder, a local one or the hub; raises FormatError where it does not fit."""
     folder = resolve(source)
     module = formats.load(folder, model.decoder.config)
-    return finish(module, model, source.split(":")[-1], formats.fingerprint(folder))
+    share(module, model.decoder)
+    return finish(module, model, source.split(":")[-1], files.fingerprint(folder))
+
+
+def share(module: DrafterNetwork, decoder: Decoder) -> None:
+    """Let go of tables that merely copy the target's: most published EAGLE files hold its embedding again."""
+    own = module.embed_tokens
+    if own is not None and same_rows(own.weight, decoder.model.embed_tokens.weight):
+        module.embed_tokens = None
+        module.config = replace(module.config, own_embedding=0)  # type: ignore[assignment]
+    if not isinstance(module, DFlashHead) or module.lm_head is None:
+        return
+    if same_rows(module.lm_head.weight, decoder.lm_head.weight):
+        module.lm_head, module.d2t = None, None
+        module.config = replace(module.config, draft_vocab=0)  # type: ignore[assignment]
+
+
+def same_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tables hold the same numbers, as far as the number type of `b` tells them apart."""
+    if a.shape != b.shape:
+        return False
+    pairs = zip(a.split(4096), b.split(4096), strict=True)
+    return all(torch.equal(x.to(device=y.device, dtype=y.dtype), y) for x, y in pairs)
 
 
 def finish(module: DrafterNetwork, model: Model, id: str, hash: str) -> Network:

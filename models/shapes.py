@@ -1,7 +1,6 @@
 """Pairs of published size with random weights: what a pass costs depends on its sizes, not on what the weights know."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from models.decoder import Decoder, DecoderConfig, read_config
 from models.heads import DFlashConfig, DFlashHead, DrafterNetwork, Eagle3Config, Eagle3Head, EagleConfig, EagleHead
 from models.layers import speed_up
 from models.load import LoadError, Model, Network, finish, pick_device, pick_dtype
+from models.memory import ROOM, copies, free_bytes
 
 # The sizes in the targets' own config.json. Rope scaling is left out: it changes angles, not time.
 QWEN3 = {"model_type": "qwen3", "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}
@@ -29,7 +29,6 @@ KINDS = ("eagle", "eagle3", "dflash")
 DRAFT_VOCAB = 32000  # EAGLE-3's published heads
 DRAFT_LAYERS, TAPS, BLOCK = 5, 5, 16  # DFlash's published drafters
 TILE = 2**20  # random numbers repeated until a weight is full
-ROOM = 0.85  # share of the free memory that may be used
 
 
 class TooBig(LoadError):
@@ -100,19 +99,11 @@ def gigabytes(key: str, layers: int, device: torch.device, dtype: torch.dtype) -
         parts: list[nn.Module] = [Decoder(config), *(network_module(kind, config) for kind in KINDS)]
     numbers = sum(p.numel() for part in parts for p in part.parameters())
     numbers -= 0 if config.tied else config.vocab * config.hidden  # the embedding lives in the head
-    copies = 2 if device.type == "cpu" and dtype == torch.float32 else 1
-    return numbers * dtype.itemsize * copies / 1e9
+    return numbers * dtype.itemsize * copies(device, dtype) / 1e9
 
 
 def free_gigabytes(device: torch.device) -> float:
-    """Memory that can still be had; endless where the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / 1e9
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024 / 1e9
-    except (OSError, StopIteration, ValueError):
-        return float("inf")
+    return free_bytes(device) / 1e9
 
 
 def load_shape(key: str, device: str = "auto", dtype: str = "auto", whole: bool = False) -> Model:

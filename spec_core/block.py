@@ -46,32 +46,40 @@ class BlockDrafter:
         return Draft(self.shape(root, outputs, logits, clock))
 
     def shape(self, root: int, outputs: list[Tensor], logits: Tensor, clock: Clock) -> DraftTree:
-        """Logits [block - 1, vocab] of the slots → what is put to the target: here the path of favourites."""
-        tokens = logits.argmax(dim=-1).tolist()
+        """Logits [block - 1, words] of the slots → what is put to the target: here the path of favourites."""
+        tokens = self.best(logits)
         with clock.measure("record"):
-            probs, others = ranks(logits, tokens)
-            layers = [self.read(out).argmax(dim=-1).tolist() for out in outputs] if self.guesses else []
+            probs, others = self.ranks(logits)
+            layers = [self.best(self.read(out)) for out in outputs] if self.guesses else []
         return chain(root, tokens, probs, [0] * len(tokens), others, layers)
 
     def fill(self, root: int, features: Tensor, past: int) -> list[Tensor]:
         """One pass: new context rows at past.., the block behind them; each layer's output [1, block, H]."""
         start = past + len(features)
         slots = [root] + [self.head.config.mask_token] * (self.block - 1)
-        embedded = self.model.decoder.model.embed_tokens(torch.tensor([slots], device=self.model.device))
+        words = self.head.words(self.model.decoder.model.embed_tokens)
+        embedded = words(torch.tensor([slots], device=self.model.device))
         context = self.head.context(features[None])
         positions = torch.arange(past, start + self.block, device=self.model.device)[None]
         masks = self.head.masks(start, start + self.block, self.model.device)
         return self.head(embedded, context, positions, self.cache, masks, self.depth)
 
     def read(self, out: Tensor) -> Tensor:
-        """A layer's output [1, block, H] → logits [block - 1, vocab]; slot j speaks of the token at its own place."""
-        return self.model.decoder.lm_head(self.head.norm(out[0, 1:])).float()
+        """A layer's output [1, block, H] → draft logits [block - 1, words]; slot j speaks of its own place's token."""
+        return self.head.logits(out[0, 1:], self.model.decoder.lm_head).float()
 
+    def best(self, logits: Tensor) -> list[int]:
+        """The most probable word of each row, as a target id."""
+        return self.head.to_target(logits.argmax(dim=-1)).tolist()
 
-def ranks(logits: Tensor, tokens: list[int]) -> tuple[list[float], list[Losers]]:
-    """q of every slot's guess, and what lost at each slot (noted at the node before it)."""
-    q = torch.softmax(logits, dim=-1)
-    best = q.topk(min(LOOK, q.shape[-1]), dim=-1)
-    rows = zip(tokens, best.indices.tolist(), best.values.tolist(), strict=True)
-    others = [losers(slot, ids, ps, {token}) for slot, (token, ids, ps) in enumerate(rows)]
-    return q[range(len(tokens)), tokens].tolist(), others
+    def ranks(self, logits: Tensor) -> tuple[list[float], list[Losers]]:
+        """q of every slot's guess, and what lost at each slot (noted at the node before it)."""
+        q = torch.softmax(logits, dim=-1)
+        best = q.topk(min(LOOK, q.shape[-1]), dim=-1)
+        words, top = self.head.to_target(best.indices).tolist(), logits.argmax(dim=-1)
+        own = self.head.to_target(top).tolist()
+        others = [
+            losers(slot, ids, ps, {token})
+            for slot, (token, ids, ps) in enumerate(zip(own, words, best.values.tolist(), strict=True))
+        ]
+        return q[range(len(own)), top.tolist()].tolist(), others

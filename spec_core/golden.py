@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from models import formats
+from models import files, formats
 from models.decoder import ConfigError
 from models.heads import Eagle3Head, EagleHead, new_cache
 from models.layers import additive
@@ -263,7 +263,7 @@ def check_blocks(fixture: Fixture, label: str, case: dict[str, Any], recipe: Rec
 def check_variant(fixture: Fixture, name: str, recipe: Recipe) -> Iterator[Check]:
     """The same weights under another config must be the same drafter."""
     folder = (fixture.folder / fixture.data["draft"]).resolve()
-    config, tensors = formats.read_json(folder / name), formats.read_tensors(folder)
+    config, tensors = files.read_json(folder / name), files.read_tensors(folder)
     module = formats.parse(config, tensors, fixture.model.decoder.config)
     label = f"{fixture.name} {name}"
     yield same(f"{label} reads the same", module.config, fixture.network.module.config)

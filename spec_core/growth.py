@@ -130,7 +130,8 @@ class FeatureDrafter:
     def run(self, tokens: list[int], hidden: Tensor, positions: list[int], mask: Tensor | None) -> Tensor:
         """One draft pass over rows [1, n, H]; returns outputs [n, H]. mask as in the head's forward."""
         device = self.model.device
-        embedded = self.model.decoder.model.embed_tokens(torch.tensor([tokens], device=device))
+        words = self.head.words(self.model.decoder.model.embed_tokens)
+        embedded = words(torch.tensor([tokens], device=device))
         place = torch.tensor([positions], device=device)
         self.cache.reserve(self.cache.length + len(tokens))
         return self.head(embedded, hidden, place, self.cache, mask)[0]

@@ -49,7 +49,7 @@ class PrefixDrafter(BlockDrafter):
 
     def shape(self, root: int, outputs: list[Tensor], logits: Tensor, clock: Clock) -> DraftTree:
         best = torch.log_softmax(logits, dim=-1).topk(min(LOOK, logits.shape[-1]), dim=-1)
-        tokens, scores = best.indices.tolist(), best.values.tolist()
+        tokens, scores = self.head.to_target(best.indices).tolist(), best.values.tolist()
         found = likeliest(scores, self.nodes)
         with clock.measure("record"):
             probs = best.values.exp().tolist()

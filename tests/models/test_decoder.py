@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from models import formats
+from models import files
 from models.decoder import ConfigError, Decoder, read_config
 from models.fetch import fetch_embedded
 from models.layers import speed_up
@@ -107,7 +107,7 @@ def test_features_come_in_the_asked_order() -> None:
 def test_the_real_target_equals_transformers() -> None:
     folder = fetch_embedded()
     theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    ours = ours_of(formats.read_json(folder / "config.json"), theirs)
+    ours = ours_of(files.read_json(folder / "config.json"), theirs)
     ids = torch.randint(0, 49152, (1, 48), generator=torch.Generator().manual_seed(0))
     want = theirs(ids, output_hidden_states=True)
     out = ours(ids, positions_of(ids), wanted=(2, 15, 27, 30))
@@ -195,7 +195,7 @@ GOOD = BASE | SHAPES["llama"]
         ({"vocab_size": None}, "no 'vocab_size'"),
         ({"num_hidden_layers": None}, "no 'num_hidden_layers'"),
         ({"rms_norm_eps": None}, "no 'rms_norm_eps'"),
-        ({"rope_theta": None}, "no rope_theta"),
+        ({"rope_theta": None, "vocab_size": 128256}, "no rope_theta"),
         ({"rope_scaling": {"rope_type": "twisted"}}, "'twisted' is unknown"),
         ({"rope_parameters": {"a": {"rope_theta": 1.0}, "b": {"rope_theta": 2.0}}}, "differ between layer types"),
         ({"hidden_act": "gelu"}, "'gelu' is not supported"),

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from models import formats
+from models import files, formats
 from models.decoder import ConfigError, DecoderConfig
 from models.formats import FormatError
 from models.heads import DFlashHead, DrafterNetwork, Eagle3Head, EagleHead
@@ -309,7 +309,8 @@ def test_impossible_layers_are_refused(target: DecoderConfig, ids: list[int]) ->
 
 def test_a_width_that_does_not_fit_the_layers(target: DecoderConfig) -> None:
     """D-T32: fc reads as many features as there are ids."""
-    assert "size mismatch for fc.weight" in refused(*dflash({}, {"target_layer_ids": [0, 1, 2]}), target)
+    said = refused(*dflash({}, {"target_layer_ids": [0, 1, 2]}), target)
+    assert "fc.weight reads 64 numbers, and the features of layers [0, 1, 2] are 3 × 32" in said
 
 
 def test_theta_is_never_guessed(target: DecoderConfig) -> None:
@@ -379,15 +380,19 @@ def test_relatives_are_not_mistaken_for_it(target: DecoderConfig, change: dict[s
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_drafter_for_another_target_is_refused(target: DecoderConfig, kind: str) -> None:
     config, tensors = parts(kind)
-    assert "hidden size 32 and this one has 48" in refused(config, dict(tensors), replace(target, hidden=48))
-    assert "64 token ids and this one has 70" in refused(config, dict(tensors), replace(target, vocab=70))
+    assert "trained for hidden size 32, the target has 48" in refused(config, dict(tensors), replace(target, hidden=48))
+    said = refused(config, dict(tensors), replace(target, vocab=70))
+    assert "trained for a vocabulary of 64, the target has 70" in said
     if kind != "eagle":
         assert "layers" in refused(config, dict(tensors), replace(target, layers=2))
 
 
 def test_a_foreign_width_is_refused(target: DecoderConfig) -> None:
     config, tensors = parts("eagle3")
-    assert "hidden size 48" in refused(config | {"target_hidden_size": 48}, tensors, target)
+    assert "are 3 × 48" in refused(config | {"target_hidden_size": 48}, tensors, target)
+    tensors["fc.weight"] = torch.ones(HIDDEN, 3 * 48)
+    said = refused(config | {"target_hidden_size": 48}, tensors, target)
+    assert "trained for hidden size 48, the target has 32" in said
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -426,8 +431,8 @@ def test_broken_folders_say_what_to_do(tmp_path: Path, target: DecoderConfig) ->
 def test_a_fingerprint_follows_the_content(tmp_path: Path) -> None:
     config, module = drafter_config("eagle", VOCAB), random_network("eagle", VOCAB, seed=3)
     folders = [write_folder(tmp_path / name, config, module) for name in "ab"]
-    one, other = map(formats.fingerprint, folders)
+    one, other = map(files.fingerprint, folders)
     assert one == other
     write_folder(folders[0], config, random_network("eagle", VOCAB, seed=4))
     write_folder(folders[1], config | {"bias": True}, module)
-    assert len({one, *map(formats.fingerprint, folders)}) == 3
+    assert len({one, *map(files.fingerprint, folders)}) == 3

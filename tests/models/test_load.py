@@ -92,7 +92,7 @@ def test_a_target_whose_files_do_not_fit_is_refused(folder: Path) -> None:
     with pytest.raises(LoadError, match="target: weights and config do not fit: .*size mismatch"):
         load_target(str(folder), "cpu")
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
-    with pytest.raises(LoadError, match=r"Missing key\(s\).*layers\.4"):
+    with pytest.raises(LoadError, match=r"missing .*layers\.4"):
         load_target(str(folder), "cpu")
     (folder / "model.safetensors").unlink()
     with pytest.raises(FormatError, match="download the weights"):
@@ -106,7 +106,7 @@ def test_an_untied_config_without_a_head_is_no_silent_tie(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     del tensors["lm_head.weight"]
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(LoadError, match=r"Missing key\(s\).*lm_head"):
+    with pytest.raises(LoadError, match=r"missing .*lm_head"):
         load_target(str(folder), "cpu")
 
 
