@@ -11,7 +11,7 @@ Say = Callable[[str, Mapping[str, Value]], str]
 Clock = Literal["ms", "passes", "model"]
 
 CLOCKS: tuple[Clock, ...] = ("ms", "passes", "model")
-WIDTH, LANE, TOP = 1200.0, 67.0, 26.0
+WIDTH, LANE, TOP = 1200.0, 58.0, 24.0
 LEFT, RIGHT = 150.0, 175.0
 BAR_H, DOT = 17.0, 5.0
 SLICES = 90  # frames a race is cut into
@@ -138,9 +138,9 @@ class Lane:
         facts = f"τ {tau(self.trace):.2f}"
         if plain is not None:
             facts += " · " + self.say("lane.speed", {"x": f"{speedup(self.trace, plain, self.clock):.2f}"})
-        numbers = Shape(self.name("tau"), "text", 0, self.y + 31, label=facts, look="number", size=13)
-        words_ = Shape(self.name("text"), "text", LEFT, self.y + 44, look="words", size=13)
-        rule = Shape(self.name("rule"), "rect", 0, self.y + LANE - 7, WIDTH, 1, "rule")
+        numbers = Shape(self.name("tau"), "text", 0, self.y + 30, label=facts, look="number", size=13)
+        words_ = Shape(self.name("text"), "text", LEFT, self.y + 39, look="words", size=13)
+        rule = Shape(self.name("rule"), "rect", 0, self.y + LANE - 5, WIDTH, 1, "rule")
         for shape in (title, numbers, words_, rule):
             shape.on = True
         return [title, numbers, words_, rule]
@@ -210,18 +210,18 @@ class Lane:
             said.append(self.say("lane.same", {}))
         x = LEFT + duration(self.trace, self.clock) * self.scale + 10
         label = fit(" · ".join(said), RIGHT - 10, 12, PROSE)
-        return Shape(self.name("result"), "text", x, self.y + 28, label=label, look="muted", size=12)
+        return Shape(self.name("result"), "text", x, self.y + 26, label=label, look="muted", size=12)
 
     def why(self, kind: PassKind, numbers: dict[str, Value]) -> Shape:
         label = fit(self.say(f"lane.why.{kind}", numbers), WIDTH - LEFT, 12, PROSE)
-        return Shape(self.name("why"), "text", LEFT, self.y + 57, label=label, look="muted", size=12)
+        return Shape(self.name("why"), "text", LEFT, self.y + 51, label=label, look="muted", size=12)
 
     def finished(self) -> Shape:
         total = duration(self.trace, self.clock)
         label = self.say(f"lane.done.{self.clock}", {"value": amount(total, self.clock)})
         x = LEFT + total * self.scale + 10
         return Shape(
-            self.name("done"), "text", x, self.y + 13, label=fit(label, RIGHT - 10, 13), look="number", size=13
+            self.name("done"), "text", x, self.y + 12, label=fit(label, RIGHT - 10, 13), look="number", size=13
         )
 
 
