@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.parts import cards, choice, entry, handout, live, moment, runs, twin
+from pages.parts import cards, choice, code, entry, handout, live, moment, runs, twin
 from pages.parts.stage import stage
 from pages.parts.state import desk
 from pages.parts.text import say, t
@@ -33,6 +33,7 @@ if chosen:
     moment.remember(position, scene)
     place = min(position, len(scene.frames) - 1)
     shown = handout.Shown("step", t("stepping.title"), [trace], scene, place, chosen.origin)
+    code.view(*shown.step, scene, place)
     twin.table(*shown.step)
     st.caption(cards.badge(trace, chosen.origin))
     handout.offer(shown)

@@ -48,7 +48,7 @@ def offer(shown: Shown) -> None:
     """One row below the picture."""
     with st.container(horizontal=True, vertical_alignment="center", key="save"):
         lecture.offer(shown.page)
-        st.markdown(t("save"), width="content")
+        st.markdown(t("handout.save"), width="content")
         whole = partial(alone, shown.scene, shown.position, *words(shown))
         button("alone", f"{shown.name}.html", "text/html", whole, help=t("handout.alone.help"))
         button("csv", f"{shown.name}.csv", "text/csv", partial(sheet, twin.rows(*shown.step)))

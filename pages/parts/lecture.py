@@ -93,14 +93,12 @@ def ask(controls: tuple[str, ...]) -> Wishes:
     )
     with st.container(horizontal=True):
         moment, present = st.toggle(t("lecture.moment"), value=True), st.toggle(t("lecture.present"))
-    fates = {name: fate(name) for name in controls}
-    hide, lock = (tuple(n for n, found in fates.items() if found == kind) for kind in ("hidden", "locked"))
-    return Wishes(language or "", present, moment, hide, lock)
+    lock = choose("lock", tuple(name for name in controls if name in LOCKABLE))
+    hide = choose("hide", controls)
+    return Wishes(language or "", present, moment, hide, tuple(name for name in lock if name not in hide))
 
 
-def fate(name: str) -> str | None:
-    """What becomes of one control."""
-    kinds = ("free", "locked", "hidden") if name in LOCKABLE else ("free", "hidden")
-    return st.segmented_control(
-        t(f"control.{name}"), kinds, format_func=lambda kind: t(f"lecture.{kind}"), default="free", required=True
-    )
+def choose(what: str, controls: tuple[str, ...]) -> tuple[str, ...]:
+    """Which controls the link is to lock, or to hide."""
+    label = t(f"lecture.{what}")
+    return tuple(st.pills(label, controls, selection_mode="multi", format_func=lambda name: t(f"control.{name}")))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from pages.lessons.lesson import Lesson
-from pages.parts import cards, handout, moment, recorded, twin
+from pages.parts import cards, code, handout, moment, recorded, twin
 from pages.parts.address import note, one_of, restore
 from pages.parts.choice import prompt_name
 from pages.parts.lecture import locked
@@ -75,6 +75,7 @@ def show(told: Lesson, runs: Sequence[Trace], scene: Scene) -> int:
 
 def below(shown: handout.Shown) -> None:
     """The step at rest as a table, where the runs come from, and what can be taken away."""
+    code.view(*shown.step, shown.scene, shown.position)
     twin.table(*shown.step)
     st.caption("  \n".join(dict.fromkeys(cards.badge(run, shown.origin) for run in shown.runs)))
     handout.offer(shown)

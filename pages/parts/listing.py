@@ -1,0 +1,176 @@
+"""The program behind a picture: the loop, a method's draft, the rule of acceptance, as they stand in the files.
+
+Read as text and taken apart with ast: no torch is needed, and what is shown cannot differ from what runs.
+"""
+
+import ast
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pages.pictures.scene import Scene
+from spec_core.trace import KnobValue
+
+ROOT = Path(__file__).parents[2]
+LOOP, RULES = "spec_core/decode.py", "spec_core/verify.py"
+
+# What a move runs: statements that contain one of these, wherever they are shown. Keys are kinds of frames; `.first` is
+# the first of its kind in a step.
+DRAFT = "drafter.propose("
+MARKS: dict[str, tuple[str, ...]] = {
+    "prefill": ("target.prefill(", "drafter.observe(plan.prompt"),
+    "nothing": (DRAFT, "Draft(trunk(root))", "Draft(chain(root, [], [], []))"),
+    "grow.first": (DRAFT, "self.grow(", "self.extend(", "sprout.branch([-1]", "q = law(drafter.law(", "tokens.append("),
+    "grow": (
+        DRAFT,
+        "self.grow(",
+        "drafter.level(",
+        "drafter.read(out",
+        "sprout.best(grown",
+        "q = law(drafter.law(",
+        "tokens.append(",
+    ),
+    "block": (DRAFT, "clock.measure('draft', rows", "clock.measure('head', self.block", "Draft(chain(root, guesses"),
+    "prune": ("sprout.best(range(", "sprout.finish("),
+    "target": ("target.score(",),
+    "accept": ("walk = verify(", "child = next(", "accepted = u *", "path.append(child)"),
+    "reject": ("walk = verify(", "if child < 0", "if not accepted"),
+    "end": ("walk = verify(", "if child < 0", "last = choose("),
+    "commit": ("done += new", "target.commit(", "drafter.observe([draft", "new = plan.cut("),
+    "read": ("drafter.observe(",),
+    "feature": ("drafter.observe(", "features = torch.cat(self.features)"),
+    "fuse": ("self.head.fuse(",),
+    "embed": ("successors = ",),
+    "shift": ("successors = ",),
+    "layer": ("self.extend(", "out = self.run(successors"),
+    "head": ("sprout.branch([-1]", "q = law(drafter.law(", "self.law(out, clock)"),
+    "back": ("drafter.level(", "self.head.feedback("),
+    "again": ("drafter.level(", "drafter.read(out"),
+    "chain": ("drafter.level(", "drafter.read(out"),
+}
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """One function. first: the number of its first line in the file `path`."""
+
+    path: str
+    first: int
+    lines: tuple[str, ...]
+    node: ast.FunctionDef
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+@functools.cache
+def module(path: str) -> tuple[tuple[str, ...], ast.Module]:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return tuple(text.splitlines()), ast.parse(text)
+
+
+def excerpt(path: str, node: ast.FunctionDef) -> Excerpt:
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return Excerpt(path, first, module(path)[0][first - 1 : node.end_lineno], node)
+
+
+def loop() -> Excerpt:
+    return excerpt(LOOP, function(LOOP, "decode"))
+
+
+def rule(name: str) -> Excerpt:
+    """name: as a step's decisions give it."""
+    return excerpt(RULES, function(RULES, name))
+
+
+def function(path: str, name: str) -> ast.FunctionDef:
+    return next(node for node in module(path)[1].body if isinstance(node, ast.FunctionDef) and node.name == name)
+
+
+def drafting(method: str, knobs: Mapping[str, KnobValue]) -> list[Excerpt]:
+    """How `method` drafts with these knobs: its `propose`, then what that calls. Nothing where its file is not here."""
+    path = f"spec_core/methods/{method}.py"
+    if not method.isidentifier() or not (ROOT / path).exists():  # a trace may come from anywhere
+        return []
+    path, build = builder(path)
+    homes = imported(ast.Module([*module(path)[1].body, build], []))
+    defs = [found for name in called(taken(build.body, knobs)) if (found := defined(name, homes.get(name, path)))]
+    functions = [(home, node) for home, node in defs if isinstance(node, ast.FunctionDef)]
+    classes = [(home, node) for home, node in defs if isinstance(node, ast.ClassDef)]
+    nodes = [(home, one) for home, drafter in classes for one in methods(drafter, [node for _, node in functions])]
+    return [excerpt(home, node) for home, node in nodes[:1] + functions + nodes[1:]]
+
+
+def builder(path: str) -> tuple[str, ast.FunctionDef]:
+    """The `build` of a method's file, which may be another method's."""
+    home = imported(module(path)[1]).get("build", path)
+    return home, function(home, "build")
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """Every name that comes from a file of spec_core, also inside functions, with that file."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
+    ours = [node for node in found if (node.module or "").startswith("spec_core.")]
+    return {name.name: f"{(node.module or '').replace('.', '/')}.py" for node in ours for name in node.names}
+
+
+def taken(body: Sequence[ast.stmt], knobs: Mapping[str, KnobValue]) -> Iterator[ast.stmt]:
+    """The statements that run with these knobs: of an `if knob == value` only the branch that does."""
+    for node in body:
+        match node:
+            case ast.If(ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)]), body, orelse):
+                yield from taken(body if knobs.get(name) == value else orelse, knobs)
+            case _:
+                yield node
+
+
+def called(nodes: Iterator[ast.stmt]) -> list[str]:
+    calls = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Call))
+    return list(dict.fromkeys(call.func.id for call in calls if isinstance(call.func, ast.Name)))
+
+
+def defined(name: str, path: str) -> tuple[str, ast.FunctionDef | ast.ClassDef] | None:
+    """Where a function or class of ours stands; None for others, such as int."""
+    body = module(path)[1].body
+    found = (node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name)
+    return next(((path, node) for node in found), None)
+
+
+def methods(drafter: ast.ClassDef, functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """A drafter's `propose`, and those of its methods that it or the given functions call."""
+    own = {node.name: node for node in drafter.body if isinstance(node, ast.FunctionDef)}
+    if "propose" not in own:
+        return []
+    calls = [
+        part.func for node in (own["propose"], *functions) for part in ast.walk(node) if isinstance(part, ast.Call)
+    ]
+    names = dict.fromkeys(func.attr for func in calls if isinstance(func, ast.Attribute))
+    return [own["propose"], *(own[name] for name in names if name in own and name != "propose")]
+
+
+def move(scene: Scene, position: int) -> str:
+    """The key of `MARKS` for a frame."""
+    now = scene.frames[position]
+    before = (one for one in scene.frames[:position] if (one.at, one.act, one.kind) == (now.at, now.act, now.kind))
+    first = f"{now.kind}.first"
+    return first if first in MARKS and next(before, None) is None else now.kind
+
+
+def marked(shown: Excerpt, move: str) -> set[int]:
+    """The lines of an excerpt, by their number in the file, that a move runs."""
+    found = [node for node in ast.walk(shown.node) if isinstance(node, ast.stmt) and node is not shown.node]
+    hits = [node for node in found if any(part in head(node) for part in MARKS.get(move, ()))]
+    return {line for node in hits for line in range(node.lineno, reach(node) + 1)}
+
+
+def head(node: ast.stmt) -> str:
+    """A statement as one line of text; of one with a body the line before it."""
+    return ast.unparse(node).split("\n")[0] if hasattr(node, "body") else ast.unparse(node)
+
+
+def reach(node: ast.stmt) -> int:
+    """The last line that belongs to a mark: a function's body inside another one does not."""
+    own = not isinstance(node, ast.FunctionDef | ast.For | ast.While)
+    return node.end_lineno or node.lineno if own else node.lineno
