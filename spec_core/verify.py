@@ -156,6 +156,10 @@ def both(asked: Asked, draft: Draft, p: Tensor, bonus: int) -> Laws:
     named = {*p.topk(min(BEST, len(p))).indices.tolist(), *q.topk(min(BEST, len(q))).indices.tolist()}
     named |= {draft.tree.tokens[asked.child]} | (set() if asked.accepted else {bonus})
     tokens = sorted(named, key=lambda token: (-max(float(p[token]), float(q[token])), token))
-    rows = (p, q, (p - q).clamp(min=0))
-    rest = [tidy(max(0.0, float(row.double().sum()) - float(row[tokens].double().sum()))) for row in rows]
-    return Laws(asked.node, tokens, *([tidy(float(x)) for x in row[tokens]] for row in rows), rest)
+    over = (p - q).clamp(min=0)
+    rest = [tidy(max(0.0, float(row.double().sum() - row[tokens].double().sum()))) for row in (p, q, over)]
+    return Laws(asked.node, tokens, named_of(p, tokens), named_of(q, tokens), named_of(over, tokens), rest)
+
+
+def named_of(row: Tensor, tokens: list[int]) -> list[float]:
+    return [tidy(float(x)) for x in row[tokens]]

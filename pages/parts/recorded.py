@@ -14,7 +14,7 @@ import streamlit as st
 from spec_core.trace import Trace, TraceError, load
 
 FOLDER = Path(__file__).parents[2] / "assets" / "traces"
-PRESETS = ("device", "published", "warm", "sampled")
+PRESETS = ("device", "published", "warm", "sampled", "chain")
 LOOKS = 6  # recordings read at most where none is named: one prompt's
 
 

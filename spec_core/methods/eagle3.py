@@ -1,6 +1,6 @@
 """EAGLE-3: fused low, middle and high features, its own vocabulary, trained on its own guesses; grown as EAGLE-2."""
 
-from spec_core.contract import Curve, Method
+from spec_core.contract import Curve, Method, Variant
 from spec_core.methods.eagle2 import SWEEP, build, tree_knobs
 
 METHOD = Method(
@@ -19,4 +19,5 @@ METHOD = Method(
         Curve("budget", 1, lambda nodes: {"shape": "tree", "tokens": nodes}),
     ),
     drawn={"shape": "sampled", "depth": 4},
+    lessons={"chain": Variant("chat", {"shape": "chain", "depth": 5})},
 )
