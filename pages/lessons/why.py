@@ -17,8 +17,8 @@ def telling(step: Step) -> bool:
 
 
 def chosen(run: Trace) -> int:
-    """The first step that tells it all, or the liveliest there is."""
-    numbers = range(1, len(run.steps))
+    """The first step that tells it all, or the liveliest there is; in the very first the drafter reads the prompt."""
+    numbers = range(2, len(run.steps))
     best = max(numbers, key=lambda n: accepted(run.steps[n]), default=0)
     return next((n for n in numbers if telling(run.steps[n])), best)
 
@@ -27,9 +27,8 @@ def scene(runs: Sequence[Trace], say: Say) -> Scene:
     """A plain step; what a step's tokens cost in weights read, alone and drafted; then that step itself."""
     plain, run = runs[PLAIN], runs[DRAFTED]
     number = chosen(run)
-    one = part(stepping.picture(Trace(plain.header, plain.steps[:2]), say), lambda frame: frame.at == 1)
-    until = Trace(run.header, run.steps[: number + 1])
-    whole = part(stepping.picture(until, say), lambda frame: frame.at == number)
+    one = part(stepping.picture(plain, say), lambda frame: frame.at == 1)
+    whole = part(stepping.picture(run, say), lambda frame: frame.at == number)
     return join({"plain": one, "traffic": traffic.picture(run, number, say), "step": whole})
 
 

@@ -13,9 +13,10 @@ from spec_core.trace import Header, Network, Step, Trace, words
 
 Say = Callable[[str, Mapping[str, Value]], str]
 
-WIDTH, HEIGHT = 900.0, 352.0
-GAP, BOX, DOT, CHIP = 6.0, 46.0, 8.0, 26.0
-TOPS = (34.0, 196.0)  # upper edges of the two lanes' boxes
+WIDTH, HEIGHT = 900.0, 356.0
+GAP, BOX, DOT, BETWEEN, CHIP = 8.0, 50.0, 10.0, 4.0, 28.0
+WIDEST = 215.0  # of a box, where there are few
+TOPS = (26.0, 208.0)  # upper edges of the two lanes' boxes
 SEAM = 0.7  # between the layers of a box
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -29,14 +30,21 @@ def whole(network: Network) -> int:
     return network.layers * network.layer_weights + network.head_weights
 
 
-def drafting(step: Step, drafter: Network) -> list[int]:
-    """Weights read by each draft pass and the LM-head call behind it."""
-    found: list[int] = []
-    for one in step.passes:
+@dataclass
+class Drafting:
+    """A draft pass with the LM-head call behind it: the weights they read, and the rows that went in."""
+
+    weights: int
+    rows: int
+
+
+def drafting(step: Step, drafter: Network | None) -> list[Drafting]:
+    found: list[Drafting] = []
+    for one in step.passes if drafter else []:
         if one.kind == "draft":
-            found.append(one.layers * drafter.layer_weights)
+            found.append(Drafting(one.layers * drafter.layer_weights, one.rows))
         elif one.kind == "head" and found:
-            found[-1] += drafter.head_weights
+            found[-1].weights += drafter.head_weights
     return found
 
 
@@ -48,7 +56,7 @@ def numbers(trace: Trace, number: int) -> dict[str, Value]:
     """Everything this picture says in figures."""
     step, head = trace.steps[number], trace.header
     one = megabytes(whole(head.target), head)
-    passes = drafting(step, head.drafter) if head.drafter else []
+    passes = [one.weights for one in drafting(step, head.drafter)]
     small = megabytes(sum(passes), head)
     n = len(step.committed)
     return {
@@ -91,7 +99,7 @@ class Reading:
         self.values = numbers(trace, number)
         most = max(len(self.step.committed), 2)
         self.scale = (WIDTH - GAP * most) / most / whole(self.head.target)  # pixels a weight
-        self.scale = min(self.scale, 150 / whole(self.head.target))
+        self.scale = min(self.scale, WIDEST / whole(self.head.target))
         self.lanes = Lane("alone", TOPS[0]), Lane("drafted", TOPS[1])
 
     def token(self, i: int) -> str:
@@ -100,7 +108,7 @@ class Reading:
 
     def title(self, lane: Lane) -> Shape:
         label = self.say(f"traffic.{lane.name}", {})
-        return Shape(f"{lane.name}.title", "text", 0, lane.top - 14, look="heading", label=label, size=14)
+        return Shape(f"{lane.name}.title", "text", 0, lane.top - 14, look="heading", label=label, size=15)
 
     def target_pass(self, lane: Lane, index: int, rows: int) -> dict[str, dict[str, Value]]:
         """The target's layers and LM head as one box, and a dot for every row."""
@@ -124,18 +132,18 @@ class Reading:
         values: dict[str, Value] = {"i": i, "layers": self.head.target.layers, "weights": millions(weights), "mb": mb}
         return self.say(f"traffic.about.{kind}", values)
 
-    def draft_pass(self, lane: Lane, index: int, weights: int) -> dict[str, dict[str, Value]]:
+    def draft_pass(self, lane: Lane, index: int, one: Drafting) -> dict[str, dict[str, Value]]:
         """A drafter's pass: the same scale, the method's hue."""
-        hue, start, w = self.head.method.key, lane.x, weights * self.scale
+        hue, start, w = self.head.method.key, lane.x, one.weights * self.scale
         box = Shape(f"{lane.name}.d{index}", "rect", start, lane.top, max(w, 2), BOX, "time draft small", hue)
-        box.about = self.about("draft", weights, index + 1)
-        change = lane.add(box, *self.dots(lane, 100 + index, start, 1, hue))
-        lane.x += max(w, DOT) + GAP
+        box.about = self.about("draft", one.weights, index + 1)
+        change = lane.add(box, *self.dots(lane, 100 + index, start, one.rows, hue))
+        lane.x += max(w, one.rows * (DOT + BETWEEN)) + GAP
         return change
 
     def dots(self, lane: Lane, index: int, x: float, rows: int, hue: str) -> list[Shape]:
         """One dot a row: one multiplication and one addition with every weight of the box above."""
-        pitch, y = DOT + 4, lane.top + BOX + 10
+        pitch, y = DOT + BETWEEN, lane.top + BOX + 11
         return [
             Shape(f"{lane.name}.{index}.r{i}", "dot", x + DOT / 2 + 1 + i * pitch, y, DOT, DOT, "token row", hue)
             for i in range(rows)
@@ -145,19 +153,19 @@ class Reading:
         """The tokens a pass gave."""
         made, held = [], len(self.step.verdict.path) - 1
         for i in range(first, last):
-            room = min(width(self.token(i), 14) + 16, 150)
+            room = min(width(self.token(i), 15) + 16, 150)
             drafted = lane.name == "drafted" and i < held
             look = "chip drafted written" if drafted else "chip bonus written"
-            chip = Shape(f"{lane.name}.t{i}", "rect", x, lane.top + BOX + 22, room, CHIP, look)
+            chip = Shape(f"{lane.name}.t{i}", "rect", x, lane.top + BOX + 24, room, CHIP, look)
             chip.hue = self.head.method.key if drafted else ""
-            chip.label, chip.size = fit(self.token(i), room - 12, 14), 14
+            chip.label, chip.size = fit(self.token(i), room - 12, 15), 15
             made.append(chip)
             x += room + 4
         return lane.add(*made)
 
     def total(self, lane: Lane) -> dict[str, dict[str, Value]]:
         label = self.say(f"traffic.total.{lane.name}", self.values)
-        y = lane.top + BOX + CHIP + 44
+        y = lane.top + BOX + CHIP + 46
         return lane.add(Shape(f"{lane.name}.total", "text", 0, y, look="number total", label=label, size=15))
 
     def frame(self, kind: str, change: dict[str, dict[str, Value]], stop: bool = False) -> Frame:
@@ -184,10 +192,10 @@ class Reading:
 
     def drafted(self) -> list[Frame]:
         """The draft's passes, then the target's one, then what came of it."""
-        lane, drafter = self.lanes[1], self.head.drafter
+        lane = self.lanes[1]
         change = lane.add(self.title(lane))
-        for i, weights in enumerate(drafting(self.step, drafter) if drafter else []):
-            change |= self.draft_pass(lane, i, weights)
+        for i, one in enumerate(drafting(self.step, self.head.drafter)):
+            change |= self.draft_pass(lane, i, one)
         frames, x = [self.frame("guess", change)], lane.x
         frames.append(self.frame("check", self.target_pass(lane, 0, len(self.step.draft.kept))))
         change = self.chips(lane, x, 0, len(self.step.committed)) | self.total(lane)
