@@ -242,7 +242,7 @@ class Lane:
         """The likeliest guess for a place, where it was named."""
         found = self.guesses.get(row) or self.say("waiting.cut", {})
         text = Shape(self.name(f"g{row}"), "text", x, self.y(row) + self.pitch * 0.76, look="words guess")
-        text.label, text.size = fit(found, WIDTH - x - 4, 12), 12
+        text.label, text.size = fit(found, min(92.0, WIDTH - x - 4), 12), 12
         text.about = self.say("waiting.about.guess", {"token": found, "place": row})
         if row not in self.guesses:
             text.look, text.about = "muted guess", self.say("waiting.about.cut", {})
@@ -336,7 +336,7 @@ class Waiting:
     def price(self) -> list[Shape]:
         """Milliseconds a place, as bars, in the room the faster draft leaves."""
         fast = min(self.lanes, key=lambda lane: lane.end)
-        x, y = fast.x(fast.end) + 100, fast.top + HEAD + 24
+        x, y = fast.x(fast.end) + 122, fast.top + HEAD + 24
         if WIDTH - x < 230:
             return []
         dearest = max(lane.end / lane.rows for lane in self.lanes)
