@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
-.PHONY: setup chromium run test check fix traces golden bench bench-app measure screenshots
+.PHONY: setup chromium run test check fix traces golden bench bench-app measure screenshots site
 
 setup: .venv/installed
 	@$(BIN)/python -m models.fetch
@@ -54,6 +54,11 @@ measure:
 
 screenshots:
 	$(BIN)/python -m tests.browser.shots
+
+# The static site: lessons, races and steps as plain files; APP=https://… links to a running app.
+site:
+	@rm -rf build/site
+	@$(BIN)/python -m pages.parts.site $(if $(APP),--app $(APP))
 
 # Installs again only when a requirements file is newer than the last install that succeeded.
 .venv/installed: requirements.txt requirements-dev.txt requirements-replay.txt | .venv/bin/python

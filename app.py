@@ -5,6 +5,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
+from pages.lessons import ORDER
 from pages.parts import lab, lecture, runs
 from pages.parts.text import choose_language, t
 
@@ -15,7 +16,6 @@ st.html(ASSETS / "page.css")
 if st.query_params.get("present") == "1":
     st.html(ASSETS / "present.css")
 PAGES = ("start", "race", "step", "latency", "about")
-LESSONS = ("why", "eagle", "eagle2", "eagle3", "dflash", "lossless", "family")  # those of them that are there
 LIVE = ("race", "step")  # these show the runs themselves
 
 
@@ -26,7 +26,7 @@ def found(names: tuple[str, ...]) -> list[StreamlitPage]:
     ]
 
 
-lessons = found(LESSONS)
+lessons = found(ORDER)
 page = st.navigation({"": found(PAGES)} | ({t("nav.lessons"): lessons} if lessons else {}), position="top")
 runs.catch_up()
 lecture.curtain()

@@ -7,14 +7,6 @@ from pages.parts.stage import stage
 from pages.parts.state import desk
 from pages.parts.text import say, t
 from pages.pictures import step as picture
-from pages.pictures.scene import Scene
-
-
-def resting(scene: Scene) -> int:
-    """Where an untouched picture comes to rest: at the verdict of the second step, when there is something to see."""
-    ends = [i for i, frame in enumerate(scene.frames) if frame.stop and frame.at == min(2, scene.frames[-1].at)]
-    return max(0, ends[0] - 1) if ends else 0
-
 
 entry.through_app()
 runs.catch_up()
@@ -27,7 +19,7 @@ live.status()
 if chosen:
     trace = choice.one_of(chosen)
     scene = picture.picture(trace, say)
-    opened = moment.opening(trace.header.id, scene, resting(scene))
+    opened = moment.opening(trace.header.id, scene, moment.resting(scene))
     key = f"step-{trace.header.id}"
     position = stage(scene, [trace.header.method.key], key, opened.position, autoplay=not opened.asked)
     moment.remember(position, scene)

@@ -21,6 +21,7 @@ from pages.pictures.scene import Scene
 from spec_core.trace import Step, Trace
 
 ROOT = Path(__file__).parents[2]
+ALONE = ROOT / "assets/stage/alone.html"
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,18 @@ def words(shown: Shown) -> tuple[stage.Data, dict[str, str]]:
     return stage.manner(hues), around
 
 
-def alone(scene: Scene, position: int, manner: stage.Data, around: dict[str, str]) -> bytes:
+def alone(
+    scene: Scene, position: int, manner: stage.Data, around: dict[str, str], wide: bool = False, template: Path = ALONE
+) -> bytes:
     """The whole picture in one HTML file: the same player, its data, no request to anywhere."""
-    data = json.dumps(stage.payload(scene, manner, position))
+    data = json.dumps(stage.payload(scene, manner, position, wide=wide))
     filled = {
         "colours": variables(),
         "style": stage.style(),
         "script": stage.script(),
         "data": data.replace("<", "\\u003c"),  # no token's text may end the script
     }
-    template = (ROOT / "assets/stage/alone.html").read_text(encoding="utf-8")
-    return Template(template).substitute(around | filled).encode()
+    return Template(template.read_text(encoding="utf-8")).substitute(around | filled).encode()
 
 
 def variables() -> str:

@@ -19,6 +19,12 @@ class Opening:
     asked: bool
 
 
+def resting(scene: Scene) -> int:
+    """Where an untouched picture comes to rest: at the verdict of the second step, when there is something to see."""
+    ends = [i for i, frame in enumerate(scene.frames) if frame.stop and frame.at == min(2, scene.frames[-1].at)]
+    return max(0, ends[0] - 1) if ends else 0
+
+
 def opening(key: str, scene: Scene, resting: int) -> Opening:
     """`key` names the picture. What the address says counts when this session sees the picture for the first time."""
     asked = st.session_state.setdefault(f"moment.{key}", in_address())

@@ -16,6 +16,7 @@ ASSETS = Path(__file__).parents[2] / "assets"
 SCRIPTS = ("stage/reel.mjs", "stage/draw.mjs", "stage/narration.mjs", "stage/still.mjs", "stage.mjs")
 WORDS = ("stage", "first", "back", "next", "last", "play", "pause", "scrub", "speed", "hint", "one", "two", "keep")
 LESSON_WORDS = ("narration", "earlier", "later", "part", "task", "right", "wrong", "reveal")
+TONGUES = {"en": "en", "zh": "zh-Hans"}
 LATER = {"n": "{n}", "all": "{all}"}  # placeholders that the stage itself fills
 
 
@@ -104,4 +105,4 @@ def payload(scene: Scene, manner: Data, position: int, autoplay: bool = False, w
 
 def tongue() -> str:
     """The language as HTML names it."""
-    return "zh-Hans" if language() == "zh" else "en"
+    return TONGUES[language()]
