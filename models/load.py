@@ -204,7 +204,7 @@ def load_target(name: str = "smollm2-135m", device: str = "auto", dtype: str = "
     torch.backends.cuda.matmul.allow_tf32 = False  # lossless means the same fp32 sums on every path
     torch.backends.cudnn.allow_tf32 = False
     decoder = read_decoder(folder, place, dtype)
-    tokenizer = Tokenizer.load(folder) if (folder / "tokenizer_config.json").exists() else None
+    tokenizer = Tokenizer.load(folder, pair.template) if (folder / "tokenizer_config.json").exists() else None
     stops = stop_ids(folder, tokenizer)
     return Model(decoder, tokenizer, pair.title, files.fingerprint(folder), stops, dict(pair.drafters))
 

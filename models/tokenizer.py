@@ -4,6 +4,8 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from models.decoder import ConfigError
+
 Word = str | list[int]
 
 
@@ -25,8 +27,17 @@ class Tokenizer:
         self.byte_level = "Ġ" in vocab or any(t.startswith("Ġ") for t in list(vocab)[:2000])
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizer":
-        return cls(AutoTokenizer.from_pretrained(folder))
+    def load(cls, folder: Path, template: str = "") -> "Tokenizer":
+        """A folder's tokenizer; `template` is for those that ship no chat template. Code in the folder is not run."""
+        try:
+            hub = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        except (ImportError, OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"the tokenizer in {folder.name} cannot be read ({' '.join(str(error).split())[:160]}): one that is "
+                "only a tokenizer.model needs 'pip install sentencepiece'"
+            ) from error
+        hub.chat_template = hub.chat_template or template or None
+        return cls(hub)
 
     def chat(self, text: str) -> list[int]:
         """One user turn in the model's own chat template, ready for the answer; thinking modes are off."""
