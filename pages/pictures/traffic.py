@@ -40,7 +40,9 @@ class Drafting:
 
 def drafting(step: Step, drafter: Network | None) -> list[Drafting]:
     found: list[Drafting] = []
-    for one in step.passes if drafter else []:
+    if drafter is None:
+        return found
+    for one in step.passes:
         if one.kind == "draft":
             found.append(Drafting(one.layers * drafter.layer_weights, one.rows))
         elif one.kind == "head" and found:
