@@ -85,6 +85,14 @@ class Network:
         return 0 if isinstance(self.module, EagleHead) else self.module.config.draft_vocab
 
     @property
+    def words(self) -> frozenset[int] | None:
+        """The target's ids it can guess; None where that is all of them."""
+        if not isinstance(self.module, Eagle3Head):
+            return None
+        rows = torch.arange(self.head_rows, device=self.module.d2t.device)
+        return frozenset(self.module.to_target(rows).tolist())
+
+    @property
     def layer_weights(self) -> int:
         """Numbers one layer reads per pass; what belongs to no layer (fc) is shared out among them."""
         tables = ("lm_head.weight", "embed_tokens.weight")  # read by the head call, or a row at a time

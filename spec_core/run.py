@@ -25,7 +25,6 @@ from spec_core.trace import (
     Sampling,
     Step,
     Trace,
-    Word,
 )
 from spec_core.trace import Network as NetworkCard
 
@@ -123,10 +122,9 @@ def run(
     target = CachedTarget(model, drafter.layers, min(todo.limit, len(todo.prompt) + todo.budget))
     head = header(model, network, request, knobs, todo)
     yield head
-    word = model.tokenizer.word if model.tokenizer else None
     totals = Totals()
     steps = decode(target, drafter, todo, Clock(model.sync))
-    reason = yield from totals.follow(steps, word, set(head.words), cancelled)
+    reason = yield from totals.follow(steps, annotate(model, network, set(head.words)), cancelled)
     yield End(reason, totals.steps, totals.tokens, round(totals.ms, 3), peak_memory_mb(model))
 
 
@@ -139,19 +137,30 @@ class Totals:
     def follow(
         self,
         steps: Generator[Step, None, EndReason],
-        word: Callable[[int], Word] | None,
-        seen: set[int],
+        annotated: Callable[[Step], Step],
         cancelled: Callable[[], bool],
     ) -> Generator[Step, None, EndReason]:
-        """Pass steps on, with the text of new ids, until they end by themselves or the run is called off."""
+        """Pass steps on, annotated, until they end by themselves or the run is called off."""
         while not cancelled():
             try:
                 step = next(steps)
             except StopIteration as stop:
                 return stop.value
             self.steps, self.tokens, self.ms = self.steps + 1, self.tokens + len(step.committed), self.ms + step.ms
-            yield msgspec.structs.replace(step, words=named(step, word, seen)) if word else step
+            yield annotated(step)
         return "cancelled"
+
+
+def annotate(model: Model, network: Network | None, seen: set[int]) -> Callable[[Step], Step]:
+    """Adds to a step the text of its new ids, and which tokens the drafter has no word for. `seen` grows."""
+    word = model.tokenizer.word if model.tokenizer else None
+    guessable = network.words if network else None
+
+    def annotated(step: Step) -> Step:
+        beyond = [] if guessable is None else [token for token in step.committed if token not in guessable]
+        return msgspec.structs.replace(step, words=named(step, word, seen) if word else {}, beyond=beyond)
+
+    return annotated
 
 
 def header(model: Model, network: Network | None, request: Request, knobs: dict[str, KnobValue], todo: Plan) -> Header:

@@ -124,6 +124,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     """One draft plus one target pass. Step 0 is the prefill: only a root (the prompt's last token) and a bonus.
 
     committed: ids really added, cut at a stop token or the budget. words: text of ids seen here for the first time.
+    beyond: those of the committed ids that lie outside the drafter's own vocabulary; it could never have guessed them.
     """
 
     draft: DraftTree
@@ -131,6 +132,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     passes: list[Pass]
     committed: list[int]
     words: dict[int, Word] = {}
+    beyond: list[int] = []
 
     @property
     def ms(self) -> float:
@@ -284,6 +286,8 @@ def check_step(step: Step) -> None:
     offered = [*(tree.tokens[node] for node in verdict.path[1:]), verdict.bonus]
     if not step.committed or step.committed != offered[: len(step.committed)]:
         raise TraceError("A step is broken: it commits other tokens than its path and bonus.", "step")
+    if not set(step.beyond) <= set(step.committed):
+        raise TraceError("A step is broken: it speaks of tokens it did not commit.", "step")
 
 
 def check_tree(tree: DraftTree) -> None:

@@ -16,8 +16,7 @@ def scene(runs: Sequence[Trace], say: Say) -> Scene:
     """One lively step twice: its draft from the inside, then the tree that hangs on it and the target's verdict."""
     run = runs[0]
     number = flow.liveliest(run)
-    until = Trace(run.header, run.steps[: number + 1], run.end)
-    tree = part(stepping.picture(until, say), lambda frame: frame.at == number)
+    tree = part(stepping.picture(run, say), lambda frame: frame.at == number)
     return join({"flow": flow.picture(run, number, say), "tree": tree})
 
 

@@ -35,9 +35,8 @@ def lesson(told: Lesson) -> Sequence[Trace]:
 
 def prompts(told: Lesson) -> list[str]:
     """Those of which every run of the cast is recorded; nothing is read yet."""
-    there = set(recorded.recordings())
     wanted = {prompt: [recorded.Recording(prompt, *part) for part in told.cast] for prompt in recorded.prompts()}
-    return [prompt for prompt, cast in wanted.items() if there.issuperset(cast)]
+    return [prompt for prompt, cast in wanted.items() if all(one.path.exists() for one in cast)]
 
 
 def played(told: Lesson, prompt: str) -> tuple[list[Trace], Scene] | None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spec_core.contract import Curve, Drafter, Knob, Knobs, Method
+from spec_core.contract import Curve, Drafter, Knob, Knobs, Method, Variant
 from spec_core.trace import Sampling
 
 if TYPE_CHECKING:
@@ -54,4 +54,5 @@ METHOD = Method(
     ),
     curves=(Curve("chain", 1, lambda length: {"shape": "chain", "depth": length}),),
     drawn={"shape": "sampled", "depth": 4},
+    lessons={"chain": Variant("code", {"shape": "chain"})},
 )

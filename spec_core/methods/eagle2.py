@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spec_core.contract import Drafter, Knob, Knobs, Method
+from spec_core.contract import Drafter, Knob, Knobs, Method, Variant
 from spec_core.trace import Sampling
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ SWEEP = (
 )
 
 
+def turned(knob: str, *values: int) -> dict[str, Variant]:
+    """The published run with one knob turned: `depth-3` stops three levels below the root."""
+    return {f"{knob}-{value}": Variant("code", {knob: value}) for value in values}
+
+
 def build(model: "Model", network: "Network", knobs: Knobs, sampling: Sampling) -> Drafter:
     from spec_core.growth import FeatureDrafter, grow_chain, grow_dynamic
 
@@ -52,4 +57,10 @@ METHOD = Method(
     network="eagle",
     order=3,
     sweep=SWEEP,
+    lessons={
+        **turned("tokens", 4, 8, 16, 32, 120),
+        **turned("depth", 1, 2, 3, 4, 8),
+        **turned("top_k", 1, 2, 4, 16),
+        "twin": Variant("code", {"tokens": 25, "depth": 5}),  # as many tokens and passes as EAGLE's fixed tree
+    },
 )

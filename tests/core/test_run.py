@@ -172,6 +172,20 @@ ALL_KNOBS = [pytest.param(m, k, id=f"{m.key}-{k.name}") for m in METHODS for k i
 REPEATING = [5, 2, 7, 1, 2, 9, 1, 2]  # (1, 2) went on with 9 before, 2 alone with 7
 
 
+@EVERY_METHOD
+def test_tokens_the_drafter_has_no_word_for_are_named(
+    method: Method, model: Model, networks: dict[str, Network]
+) -> None:
+    network = networks.get(method.network)
+    trace = collect(run(model, network, Request(method, Prompt("p", [5, 6], "ids"), modest(method), budget=24)))
+    words = network.words if network else None
+    outside = [token for token in ids(trace) if words is not None and token not in words]
+    assert [token for step in trace.steps for token in step.beyond] == outside
+    drafted = {token for step in trace.steps for token in step.draft.tokens[1:]}
+    assert not drafted & set(outside)
+    assert bool(outside) == (words is not None)  # this text has such tokens
+
+
 @pytest.mark.parametrize(("method", "knob"), ALL_KNOBS)
 def test_every_knob_reaches_the_header_and_the_draft(
     method: Method, knob: Knob, model: Model, networks: dict[str, Network]
