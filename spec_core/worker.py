@@ -18,7 +18,7 @@ import msgspec
 
 from spec_core import measurement
 from spec_core.contention import Watch
-from spec_core.jobs import FAILED, Ask, Cancel, Failure, LatencySpec, Spec
+from spec_core.job import FAILED, Ask, Cancel, Failure, LatencySpec, Spec
 from spec_core.trace import End, Header, Refusal, Step, encode
 
 if TYPE_CHECKING:

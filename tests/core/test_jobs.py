@@ -17,13 +17,17 @@ import pytest
 
 from models.load import load_network, load_target
 from spec_core import contention, worker
-from spec_core.jobs import FAILED, Failure, Full, Gone, JobError, Jobs, Snapshot, Spec, Worker, decode_answer
+from spec_core.fair import Paces, Turns
+from spec_core.job import FAILED, Failure, Full, Gone, Snapshot, Spec, decode_answer
+from spec_core.jobs import Jobs, Limits
 from spec_core.methods import find
+from spec_core.process import Process
 from spec_core.run import Request, chat_prompt, collect, run
 from spec_core.trace import End, Header, Sampling, ids
 from tests.toy import toy_drafter_folders, toy_folder
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 180.0  # seconds: a worker imports torch first, which takes long on a busy machine
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,30 @@ def jobs() -> Iterator[Jobs]:
 
 
 def wait(jobs: Jobs, id: str, until: Callable[[Snapshot], bool] = lambda now: now.over) -> Snapshot:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not until(now := jobs.snapshot(id)):
-        assert time.monotonic() < deadline, f"{now.state} for a minute"
+        assert time.monotonic() < deadline, f"still {now.state}"
         time.sleep(0.005)
     return now
+
+
+def process_of(jobs: Jobs) -> subprocess.Popen[bytes]:
+    assert isinstance(jobs.worker, Process)
+    return jobs.worker.process
+
+
+def until(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @contextmanager
 def frozen(jobs: Jobs, pair: Pair) -> Iterator[None]:
     """The worker stands still, so that what waits for it can be looked at."""
     wait(jobs, jobs.submit(pair.spec(budget=1)))  # it has begun, and has loaded its model
-    assert jobs.worker
-    process = jobs.worker.process
+    process = process_of(jobs)
     os.kill(process.pid, signal.SIGSTOP)
     try:
         yield
@@ -141,7 +156,7 @@ def test_cancellation_is_asked_for_before_every_step(pair: Pair) -> None:
 
 
 def test_a_full_queue_takes_all_or_nothing(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "size", 2)
+    monkeypatch.setattr(jobs, "limits", Limits(waiting=2))
     with frozen(jobs, pair):
         first = jobs.submit(pair.spec())
         wait(jobs, first, lambda now: now.state == "loading")
@@ -157,19 +172,137 @@ def test_a_full_queue_takes_all_or_nothing(jobs: Jobs, pair: Pair, monkeypatch: 
 
 
 def test_what_nobody_asks_for_is_given_up(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the queue itself, whether or not anybody else comes."""
     with frozen(jobs, pair):
         made = jobs.submit_all([pair.spec(budget=400), pair.spec()])
         wait(jobs, made[0], lambda now: now.state == "loading")
-        monkeypatch.setattr(jobs, "patience", 0.2)
-        time.sleep(0.3)
-    wanted = jobs.submit(pair.spec())
-    monkeypatch.setattr(jobs, "patience", 60.0)
-    assert wait(jobs, wanted).state == "done"
+        monkeypatch.setattr(jobs, "limits", Limits(patience=0.2))
+        until(lambda: jobs.jobs[made[1]].over)
+        monkeypatch.setattr(jobs, "limits", Limits())
+    assert wait(jobs, jobs.submit(pair.spec())).state == "done"
     assert states(jobs, made) == [("cancelled", 0), ("cancelled", 0)]
 
 
+def test_a_run_takes_no_longer_than_it_may_and_keeps_what_it_has(
+    jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = jobs.submit(pair.spec("eagle2", budget=400))
+    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    monkeypatch.setattr(jobs, "limits", Limits(seconds=0.1))
+    now = wait(jobs, made)
+    assert (now.state, now.failure) == ("cancelled", Failure("late", {"seconds": 0}))
+    assert now.trace
+    assert now.trace.end
+    assert now.trace.end.reason == "cancelled"
+    assert 1 <= len(ids(now.trace)) < 400
+
+
+def test_a_worker_that_does_not_listen_is_made_to_go(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halted while it decodes, it can neither be cancelled nor be waited for."""
+    made, after = jobs.submit_all([pair.spec("eagle2", budget=400), pair.spec()])
+    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    before = process_of(jobs)
+    os.kill(before.pid, signal.SIGSTOP)
+    monkeypatch.setattr(jobs, "limits", Limits(grace=0.2))
+    jobs.cancel(made)
+    now = wait(jobs, made)
+    assert (now.state, now.failure) == ("cancelled", None)
+    assert now.trace
+    assert now.trace.steps
+    assert wait(jobs, after).state == "done"
+    assert process_of(jobs) is not before
+
+
+def test_an_idle_worker_is_sent_home_and_called_back(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "limits", Limits(rest=0.1))
+    wait(jobs, jobs.submit(pair.spec(budget=1)))
+    until(lambda: jobs.worker is None)
+    assert wait(jobs, jobs.submit(pair.spec(budget=1))).state == "done"
+
+
+def order(jobs: Jobs, made: list[str]) -> list[int]:
+    """Places in `made` in the order they will be served."""
+    line = [job.id for job in jobs.line()]
+    return [made.index(id) for id in line]
+
+
+def test_nobodys_second_run_comes_before_anothers_first(jobs: Jobs, pair: Pair) -> None:
+    with frozen(jobs, pair):
+        race = jobs.submit_all([pair.spec() for _ in range(4)], "ann")
+        wait(jobs, race[0], lambda now: now.state == "loading")
+        late = jobs.submit_all([pair.spec(), pair.spec()], "ben")
+        assert order(jobs, race + late) == [4, 1, 5, 2, 3]
+        assert [jobs.snapshot(id).position for id in late] == [1, 3]
+        for id in race + late:
+            jobs.cancel(id)
+
+
+def test_who_comes_again_and_again_keeps_nobody_waiting() -> None:
+    turns = Turns()
+    waiting = [turns.take("ann"), turns.take("ann"), turns.take("ann")]
+    turns.serve(waiting.pop(0))
+    served = 0
+    for _ in range(5):
+        mine = turns.take("ben")
+        while waiting and waiting[0] <= mine:
+            turns.serve(waiting.pop(0))
+            served += 1
+        turns.serve(mine)
+    assert served == 2
+
+
+def test_a_wait_is_what_the_last_runs_took() -> None:
+    paces = Paces()
+    assert paces.seconds("plain", 64) is None
+    paces.hear("plain", 10, 20.0)
+    assert paces.seconds("plain", 64) == 128.0
+    paces.hear("plain", 10, 10.0)
+    assert paces.seconds("plain", 10) == 15.0
+    assert paces.seconds("never seen", 10) == 15.0
+
+
+def test_the_wait_grows_with_the_line(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    with frozen(jobs, pair):
+        paces = Paces({"plain": 2.0})
+        monkeypatch.setattr(jobs, "paces", paces)
+        made = jobs.submit_all([pair.spec(budget=5) for _ in range(3)])
+        wait(jobs, made[0], lambda now: now.state == "loading")
+        first, second, third = (jobs.snapshot(id).wait for id in made)
+        assert (first, third) == (0.0, pytest.approx(20, abs=2))
+        assert second == pytest.approx(10, abs=2)
+        for id in made:
+            jobs.cancel(id)
+
+
+def test_one_reader_may_not_take_the_whole_line(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "limits", Limits(own=2, often=4))
+    with frozen(jobs, pair):
+        first = jobs.submit(pair.spec(), "ann")
+        wait(jobs, first, lambda now: now.state == "loading")
+        made = jobs.submit_all([pair.spec(), pair.spec()], "ann")
+        with pytest.raises(Full) as own:
+            jobs.submit(pair.spec(), "ann")
+        other = jobs.submit(pair.spec(), "ben")
+        jobs.cancel(made[0])
+        jobs.submit(pair.spec(), "ann")
+        jobs.cancel(made[1])
+        with pytest.raises(Full) as rate:
+            jobs.submit(pair.spec(), "ann")
+    assert (own.value.kind, own.value.values) == ("own", {"most": 2})
+    assert (rate.value.kind, rate.value.values["most"]) == ("rate", 4)
+    assert 590 < float(rate.value.values["wait"]) <= 600
+    assert wait(jobs, other).state == "done"
+
+
+def test_a_budget_beyond_the_limit_is_refused(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "limits", Limits(tokens=5))
+    with pytest.raises(Full) as refused:
+        jobs.submit_all([pair.spec(budget=5), pair.spec(budget=6)])
+    assert (refused.value.kind, refused.value.values) == ("budget", {"most": 5})
+
+
 def test_what_somebody_asks_for_goes_on(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "patience", 1.0)
+    monkeypatch.setattr(jobs, "limits", Limits(patience=1.0))
     with frozen(jobs, pair):
         made = jobs.submit(pair.spec())
         for _ in range(15):
@@ -181,15 +314,14 @@ def test_what_somebody_asks_for_goes_on(jobs: Jobs, pair: Pair, monkeypatch: pyt
 def test_a_dead_worker_is_reported_and_replaced(jobs: Jobs, pair: Pair) -> None:
     made, after = jobs.submit_all([pair.spec("eagle2", budget=400), pair.spec()])
     wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
-    assert jobs.worker
-    before = jobs.worker.process
+    before = process_of(jobs)
     before.kill()
     now = wait(jobs, made)
     assert (now.state, now.failure) == ("failed", Failure("died", {"reason": "signal 9"}))
     assert now.trace
     assert now.trace.steps
     assert wait(jobs, after).state == "done"
-    assert jobs.worker.process is not before
+    assert process_of(jobs) is not before
 
 
 def test_readers_may_submit_at_the_same_time(jobs: Jobs, pair: Pair) -> None:
@@ -203,7 +335,7 @@ def test_readers_may_submit_at_the_same_time(jobs: Jobs, pair: Pair) -> None:
 
 def test_what_ended_long_ago_is_forgotten(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (wait(jobs, jobs.submit(pair.spec(budget=1))).id for _ in range(2))
-    monkeypatch.setattr(jobs, "keep", 1)
+    monkeypatch.setattr(jobs, "limits", Limits(kept=1))
     wait(jobs, jobs.submit(pair.spec(budget=1)))
     assert jobs.snapshot(second).state == "done"
     for ask in (jobs.snapshot, jobs.cancel):
@@ -217,15 +349,37 @@ def test_a_closed_queue_gives_up_its_runs_and_its_worker(pair: Pair) -> None:
     wait(jobs, made[0], lambda now: jobs.worker is not None)
     jobs.close()
     assert [jobs.snapshot(id).state for id in made] == ["cancelled", "cancelled"]
-    assert jobs.thread
-    assert not jobs.thread.is_alive()
-    with pytest.raises(JobError, match="closed"):
+    assert not any(hand.thread.is_alive() for hand in jobs.hands if hand.thread)
+    with pytest.raises(Full, match="closed"):
         jobs.submit(pair.spec())
+
+
+def test_a_queue_that_closes_in_peace_finishes_what_is_in_hand(pair: Pair) -> None:
+    over: list[tuple[str, str]] = []
+    jobs = Jobs(heard=lambda job: over.append((job.id, job.state)))
+    first, second = jobs.submit_all([pair.spec(budget=100), pair.spec()])
+    wait(jobs, first, lambda now: now.state == "running")
+    jobs.close(patience=60)
+    assert jobs.snapshot(first).state == "done"
+    assert (jobs.snapshot(second).state, jobs.snapshot(second).failure) == ("cancelled", Failure("closing", {}))
+    assert sorted(over) == sorted([(first, "done"), (second, "cancelled")]), "each once"
+
+
+def test_a_run_can_be_asked_for_again(jobs: Jobs, pair: Pair) -> None:
+    first = wait(jobs, jobs.submit(pair.spec()))
+    (again,) = jobs.again([first.id])
+    second = wait(jobs, again)
+    assert second.spec == first.spec
+    assert first.trace
+    assert second.trace
+    assert ids(second.trace) == ids(first.trace)
+    with pytest.raises(Gone):
+        jobs.again(["no such run"])
 
 
 def test_a_worker_without_an_app_ends_itself() -> None:
     """All it is told is what a parent that dies, however suddenly, leaves behind: an input that is over."""
-    assert Worker().stop() == "exit status 0"
+    assert Process().stop() == "exit status 0"
 
 
 # What a worker answers

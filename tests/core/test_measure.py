@@ -14,7 +14,8 @@ from models import shapes
 from models.load import Model, Network
 from spec_core import contention, measurement, worker
 from spec_core.contract import Clock
-from spec_core.jobs import Failure, Gone, Jobs, LatencySpec, Spec, Timing, decode_answer
+from spec_core.job import Failure, Gone, LatencySpec, Spec, Timing, decode_answer
+from spec_core.jobs import Jobs, Limits
 from spec_core.measure import Plan, Subject, collect, command, equipped, file_name, measure, table, works
 from spec_core.measurement import (
     Finish,
@@ -401,9 +402,9 @@ def test_a_measurement_nobody_asks_for_is_given_up(spec: LatencySpec) -> None:
     try:
         left = jobs.submit(msgspec.structs.replace(spec, rounds=101))
         wait(jobs, left, lambda now: bool(now.measurement and now.measurement.points))
-        jobs.patience = 0.0
+        jobs.limits = Limits(patience=0.0)
         wanted = jobs.submit(spec)
-        jobs.patience = 60.0
+        jobs.limits = Limits()
         assert wait(jobs, wanted).state == "done"
         assert jobs.timing(left).state == "cancelled"
         with pytest.raises(Gone):
