@@ -8,17 +8,33 @@ from torch import nn
 from models.decoder import Decoder, DecoderConfig
 
 ROOM = 0.85  # share of the free memory that may be used
+CGROUP = Path("/sys/fs/cgroup")  # where a container finds its own limits
+ENDLESS = float("inf")
 
 
 def free_bytes(device: torch.device) -> float:
     """Memory that can still be had; endless where the system does not say."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    return min(free_in_system(), free_in_container())
+
+
+def free_in_system() -> float:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
     except (OSError, StopIteration, ValueError):
-        return float("inf")
+        return ENDLESS
+
+
+def free_in_container() -> float:
+    """What the container may still take. Files it has read count as taken there, and can be dropped at any time."""
+    try:
+        most, taken = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        kinds = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        return most - taken + int(kinds.get("inactive_file", 0)) + int(kinds.get("active_file", 0))
+    except (OSError, ValueError):  # "max", where there is no limit
+        return ENDLESS
 
 
 def numbers(modules: list[nn.Module]) -> int:

@@ -26,7 +26,10 @@ class Gone(Refusal):
 
 
 class Spec(Struct, frozen=True, tag=True):
-    """A run as plain data. target, drafter: what models.load takes, the drafter "" where the method needs none."""
+    """A run as plain data. target, drafter: what models.load takes, the drafter "" where the method needs none.
+
+    longest: most tokens of a prompt, 0 for as many as the target reads.
+    """
 
     target: str
     drafter: str
@@ -34,6 +37,7 @@ class Spec(Struct, frozen=True, tag=True):
     knobs: dict[str, KnobValue]
     prompt: str
     kind: Literal["chat", "raw"] = "chat"
+    longest: int = 0
     sampling: Sampling = Sampling()
     budget: int = 128
     device: str = "auto"

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from spec_core.fair import Paces, Turns
 from spec_core.job import Ask, Cancel, Failure, Full, Gone, Job, LatencySpec, Snapshot, Spec, Timing, decode_answer
@@ -17,6 +18,7 @@ from spec_core.measurement import Finish
 from spec_core.process import Process, Worker
 from spec_core.trace import End, Trace
 
+Status = Literal["ok", "closing", "stuck"]
 TICK = 0.5  # seconds between two looks for what is late, abandoned or stuck
 
 
@@ -41,6 +43,15 @@ class Limits:
     grace: float = 60.0
     rest: float = 1800.0
     kept: int = 48
+
+
+@dataclass(frozen=True)
+class Load:
+    """stuck: a thread that should serve the line is gone. waiting, running: runs."""
+
+    status: Status = "ok"
+    waiting: int = 0
+    running: int = 0
 
 
 @dataclass
@@ -96,7 +107,7 @@ class Jobs:
         with self.changed:
             job = self.seen(id)
             if not isinstance(job.spec, Spec):
-                raise Gone("This is no run but a measurement.")
+                raise Gone("This is no run but a measurement.", "gone")
             trace = Trace(job.trace.header, list(job.trace.steps), job.trace.end) if job.trace else None
             return Snapshot(job.id, job.state, self.position(job), self.wait(job), job.failure, job.spec, trace)
 
@@ -105,7 +116,7 @@ class Jobs:
         with self.changed:
             job = self.seen(id)
             if not isinstance(job.spec, LatencySpec):
-                raise Gone("This is no measurement but a run.")
+                raise Gone("This is no measurement but a run.", "gone")
             found = job.measurement.copy() if job.measurement else None
             return Timing(job.id, job.state, self.position(job), self.wait(job), job.failure, job.spec, found)
 
@@ -113,6 +124,11 @@ class Jobs:
         """The same runs once more, as new ones."""
         with self.changed:
             return self.submit_all([self.find(id).spec for id in ids], owner)
+
+    def load(self) -> Load:
+        """What there is to do just now."""
+        with self.changed:
+            return Load(self.status, len(self.line()), len(self.busy()))
 
     def cancel(self, id: str) -> None:
         with self.changed:
@@ -159,7 +175,8 @@ class Jobs:
 
     def find(self, id: str) -> Job:
         if id not in self.jobs:
-            raise Gone("This run is not here any more: it ended long ago, or the server has restarted since.")
+            message = "This run is not here any more: it ended long ago, or the server has restarted since."
+            raise Gone(message, "gone")
         return self.jobs[id]
 
     def seen(self, id: str) -> Job:
@@ -170,6 +187,12 @@ class Jobs:
     def line(self) -> list[Job]:
         """What waits, in the order it will be served."""
         return sorted((job for job in self.jobs.values() if job.state == "queued"), key=lambda job: job.turn)
+
+    @property
+    def status(self) -> Status:
+        if self.closed:
+            return "closing"
+        return "stuck" if any(hand.thread and not hand.thread.is_alive() for hand in self.hands) else "ok"
 
     def busy(self) -> list[Job]:
         return [hand.job for hand in self.hands if hand.job]

@@ -4,6 +4,7 @@ spec_core.jobs starts it. It ends when nobody is left at the other end of its st
 """
 
 import functools
+import gc
 import os
 import queue
 import signal
@@ -63,7 +64,7 @@ def network(name: str, device: str, source: str) -> "Network":
 
 def answer(spec: Spec | LatencySpec, cancelled: Callable[[], bool]) -> Iterator[bytes]:
     """The lines of a trace or a measurement as they come to be; instead of what cannot be had, that of a failure."""
-    everywhere = True
+    everywhere, wrong = True, None
     try:
         if isinstance(spec, LatencySpec):
             yield from map(measurement.encode, timings(spec, cancelled))
@@ -72,11 +73,31 @@ def answer(spec: Spec | LatencySpec, cancelled: Callable[[], bool]) -> Iterator[
         everywhere = False
         yield from map(encode, live(spec, request, cancelled))
     except ModuleNotFoundError as error:
-        yield failed(Failure("module", {"name": str(error.name)}, everywhere=True))
+        wrong = Failure("module", {"name": str(error.name)}, everywhere=True)
     except Exception as error:
-        if not isinstance(error, ValueError | OSError | RuntimeError):  # those have a message meant to be read
+        wrong = failure(error, everywhere)
+        if not isinstance(error, ValueError | OSError | RuntimeError | MemoryError):  # those are meant to be read
             traceback.print_exc()
-        yield failed(failure(error, everywhere))
+    if wrong and wrong.kind == "exhausted":  # only now: the error itself held on to what filled the memory
+        free()
+    if wrong:
+        yield failed(wrong)
+
+
+def free() -> None:
+    """Give back all memory that can be had back: the next run loads its models again."""
+    import torch
+
+    network.cache_clear()
+    target.cache_clear()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def exhausted(error: Exception) -> bool:
+    """Memory ran out, on the device or in the system."""
+    return type(error).__name__ in ("OutOfMemoryError", "MemoryError") or "can't allocate memory" in str(error)
 
 
 def failure(error: Exception, everywhere: bool) -> Failure:
@@ -89,6 +110,8 @@ def failure(error: Exception, everywhere: bool) -> Failure:
         return Failure(error.kind or "run", values | error.values, everywhere)
     if isinstance(error, FetchError):
         return Failure("fetch", values, everywhere)
+    if exhausted(error):
+        return Failure("exhausted", {})
     return Failure("load" if isinstance(error, ConfigError) else "run", values, everywhere)
 
 
@@ -102,6 +125,9 @@ def request_of(spec: Spec, model: "Model") -> "Request":
 
     prompt = {"chat": chat_prompt, "raw": raw_prompt}[spec.kind](model, spec.prompt)
     check_length(prompt.ids, model.decoder.config.max_positions)
+    if 0 < spec.longest < len(prompt.ids):
+        values: dict[str, str | int | float] = {"tokens": len(prompt.ids), "limit": spec.longest}
+        raise Refusal(f"The prompt has {len(prompt.ids)} tokens and may have {spec.longest}.", "prompt", values)
     return Request(find(spec.method), prompt, spec.knobs, spec.sampling, spec.budget)
 
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import source
+from pages.parts import runs, source
 from pages.parts.address import put
+from pages.parts.hosting import rules
 from pages.parts.machines import Machine, bench
 from pages.parts.state import Notice
-from pages.parts.text import t
+from pages.parts.text import catalogue, t
 
 if TYPE_CHECKING:
-    from spec_core.jobs import Timing
+    from spec_core.job import Timing
 
 AWAY = 10.0  # seconds between two looks from another page
 PAUSE = 1.0  # seconds between two looks: drawing takes time from what is measured
 OWN = ""  # the shape that is none: the app's own target
 SHAPES = {"qwen3-4b": "Qwen3-4B", "qwen3-8b": "Qwen3-8B", "llama3.1-8b": "Llama-3.1-8B"}
 CONTEXTS = (64, 256, 1024, 2048)
-FILE_MB = 5
 
 
 def adopt() -> None:
@@ -49,9 +49,10 @@ def settle() -> None:
     put("lab", "")
     if now is None:
         tell(Notice("lab.gone", {}))
-    elif now.failure:
+        return
+    if now.failure:
         tell(Notice(f"lab.{now.failure.kind}", now.failure.values))
-    elif now.measurement and now.measurement.points:
+    if now.state != "failed" and now.measurement and now.measurement.points:
         bench().add(now.measurement, "measured")
         st.session_state["machine"] = now.measurement.setup.id
 
@@ -64,11 +65,8 @@ def notice() -> None:
     """What went wrong last, in the reader's language."""
     said: Notice | None = st.session_state.get("lab.notice")
     if said:
-        key = said.key if said.key in KNOWN else "lab.run"
+        key = said.key if said.key in catalogue("en") else "lab.run"
         st.error(t(key, said.values))
-
-
-KNOWN = ("lab.gone", "lab.full", "lab.memory", "lab.module", "lab.died", "lab.bad", "lab.schema", "lab.fetch")
 
 
 def order(busy: bool) -> None:
@@ -135,7 +133,8 @@ def progress(now: "Timing") -> None:
         share = now.measurement.done
         st.progress(share, t("lab.progress", {"share": share, "timings": now.measurement.setup.timings}))
     else:
-        st.progress(0.0, t("lab.wait" if now.position else "lab.load", {"position": now.position}))
+        said = {"position": now.position, **runs.about(now.wait)}
+        st.progress(0.0, t(f"lab.{runs.waiting(now)}", said))
 
 
 def files() -> None:
@@ -143,7 +142,9 @@ def files() -> None:
     st.markdown(t("lab.other"))
     st.code("python -m spec_core.measure --json gpu.jsonl.gz", language=None)
     name = "files of machines"
-    st.file_uploader(t("lab.open"), accept_multiple_files=True, key=name, on_change=take, max_upload_size=FILE_MB)
+    st.file_uploader(
+        t("lab.open"), accept_multiple_files=True, key=name, on_change=take, max_upload_size=rules().lab_mb
+    )
 
 
 def take() -> None:

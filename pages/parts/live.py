@@ -7,8 +7,9 @@ from pathlib import Path
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, choice, knobs, lecture, runs, source
+from pages.parts import cards, choice, knobs, lecture, recorded, runs, source
 from pages.parts.address import note, number, one_of, put, restore, some_of
+from pages.parts.hosting import rules
 from pages.parts.state import Notice, Order, desk
 from pages.parts.text import t
 from spec_core.contract import Method
@@ -17,7 +18,6 @@ from spec_core.trace import Sampling
 EXAMPLES = Path(__file__).parents[2] / "assets" / "prompts" / "examples.json"
 FIRST = "sky"  # the example that a form begins with
 LINK = 1500  # characters of a prompt that an address should hold at most: some programs cut longer links
-FILE_MB = 20  # a long run at the published size has a tenth of that
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,9 @@ def choose_method(busy: bool) -> Method:
 
 
 def choose_tokens(place: DeltaGenerator, busy: bool) -> int:
-    restore("tokens", number(int, 8, 256), 64)
-    place.slider(t("tokens"), 8, 256, step=8, disabled=busy, key="tokens", help=t("tokens.help"))
+    most = rules().tokens
+    restore("tokens", number(int, 8, most), 64)
+    place.slider(t("tokens"), 8, most, step=8, disabled=busy, key="tokens", help=t("tokens.help"))
     return note("tokens", 64, str)
 
 
@@ -189,7 +190,7 @@ def choose_files(busy: bool) -> None:
             key="files",
             on_change=open_files,
             disabled=busy,
-            max_upload_size=FILE_MB,
+            max_upload_size=rules().trace_mb,
         )
 
 
@@ -212,6 +213,8 @@ def begin(orders: list[Order], prompt: str) -> None:
     """Check what can be checked without a model, and have the rest run."""
     if not prompt.strip():
         desk().notices = [Notice("problem.empty", {})]
+    elif len(prompt) > (most := rules().characters):
+        desk().notices = [Notice("problem.characters", {"length": len(prompt), "most": most})]
     elif not orders:
         desk().notices = [Notice("problem.nothing", {})]
     elif runs.begin(orders, prompt):
@@ -219,8 +222,21 @@ def begin(orders: list[Order], prompt: str) -> None:
 
 
 def news_in(place: DeltaGenerator) -> None:
+    """What went wrong, and what can be done about it."""
     for notice in desk().notices:
         place.error(runs.said(notice))
+    if desk().broken and not desk().todo:
+        place.button(t("again"), on_click=runs.try_again, key="again", icon=":material/replay:")
+    if any(notice.key in runs.FULL for notice in desk().notices):
+        place.button(t("recorded"), on_click=show_recorded, key="recorded", icon=":material/play_circle:")
+
+
+def show_recorded() -> None:
+    """What can be watched while all the runs are others'."""
+    st.session_state.fold = True
+    desk().notices = []
+    if recorded.prompts():
+        st.session_state.trace = recorded.prompts()[0]
 
 
 def status() -> None:

@@ -3,6 +3,7 @@
 They go on in the queue's own process whatever happens here; all that has to be kept is their ids, also in the address.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -14,10 +15,12 @@ from pages.parts.state import Desk, Notice, Order, desk
 from pages.parts.text import Value, catalogue, t, t_or
 
 if TYPE_CHECKING:
-    from spec_core.jobs import Snapshot
+    from spec_core.job import Moment, Snapshot
 
 PAUSE = 0.4  # seconds between two looks at the run in hand: drawing takes time from it
 AWAY = 2.0  # the same on pages that do not show it
+AGAIN = ("died", "exhausted", "closing")  # what may well go better the next time
+FULL = ("problem.full", "problem.own", "problem.rate", "problem.closed")
 MOST = 24  # ids read from an address, which anybody can write
 
 
@@ -33,6 +36,14 @@ def begin(orders: list[Order], prompt: str) -> bool:
     except source.Problem as problem:
         desk().notices = [problem.notice]
     return bool(desk().todo)
+
+
+def try_again() -> None:
+    """The runs whose worker broke off, once more."""
+    try:
+        desk().start_again(source.again(desk().broken))
+    except source.Problem as problem:
+        desk().notices = [problem.notice]
 
 
 def stop() -> None:
@@ -70,14 +81,16 @@ def collect() -> "Snapshot | None":
 def settle(id: str, now: "Snapshot | None") -> None:
     if now is None:
         desk().settle(id, None, Notice("problem.gone", {}))
-    elif failure := now.failure:
-        values = {"method": now.spec.method, **failure.values}
-        desk().settle(id, None, Notice(f"problem.{failure.kind}", values))
-        if failure.everywhere:  # the others would only say the same
-            stop()
-            desk().todo = []
-    else:
-        desk().settle(id, now.trace if now.trace and now.trace.steps else None, None)
+        return
+    failure = now.failure
+    notice = Notice(f"problem.{failure.kind}", {"method": now.spec.method, **failure.values}) if failure else None
+    whole = now.trace if now.state != "failed" and now.trace and now.trace.steps else None
+    desk().settle(id, whole, notice)
+    if failure and failure.kind in AGAIN and id not in desk().broken:
+        desk().broken.append(id)
+    if failure and failure.everywhere:  # the others would only say the same
+        stop()
+        desk().todo = []
 
 
 def said(notice: Notice) -> str:
@@ -131,9 +144,22 @@ def watch(bar: DeltaGenerator, view: DeltaGenerator) -> None:
 
 def draw(now: "Snapshot", bar: DeltaGenerator, view: DeltaGenerator) -> None:
     title = t_or(f"method.{now.spec.method}.title", source.methods()[now.spec.method].title)
-    said = {**label(), "method": title, "position": now.position}
+    said = {**label(), "method": title, "position": now.position, **about(now.wait)}
     if now.state == "running" and now.trace:
         cards.growing(now.trace, bar, view, said, now.spec.budget)
     else:
         view.empty()  # a fragment may only fill a place that it touched when the page was drawn
-        bar.progress(0.0, t("progress.wait" if now.position else "progress.load", said))
+        bar.progress(0.0, t(f"progress.{waiting(now)}", said))
+
+
+def waiting(now: "Moment") -> str:
+    """Which sentence to say of a run that has not begun: its place in the line, and how long that takes, if known."""
+    if not now.position:
+        return "load"
+    return "wait" if now.wait is None else "minutes" if now.wait >= 90 else "seconds"
+
+
+def about(wait: float | None) -> dict[str, Value]:
+    """A wait as one says it: no seconds that nobody can know."""
+    seconds = wait or 0.0
+    return {"seconds": 5 * math.ceil(seconds / 5), "minutes": math.ceil(seconds / 60)}

@@ -1,26 +1,66 @@
 """`python -m pages.parts.serve`: the app's server, started with what its first visitor's page needs already imported.
 
 Streamlit runs app.py for the first time when somebody opens it; a third of a second of imports would then stand between
-that reader and the first picture. `streamlit run app.py` works as well, only its first page comes that much later.
+that reader and the first picture. `streamlit run app.py` works as well, only its first page comes that much later, and
+it has neither /healthz nor /metrics nor the headers of a public server.
 """
 
+import logging
 import sys
 from importlib import import_module
 from pathlib import Path
 
-from streamlit.web import cli
-
 APP = Path(__file__).parents[2] / "app.py"
 OURS = ("pages.parts.runs", "pages.parts.stage", "pages.parts.recorded", "pages.pictures.step")
 STREAMLITS = ("streamlit.emojis", "streamlit.elements.lib.image_utils", "numpy")  # it looks for icons in every label
+# Streamlit's greeting would ask a server outside for this machine's address.
+QUIET = {"server.headless": True, "logger.hideWelcomeMessage": True}
+
+Setting = str | int | bool
+
+
+def settings(options: list[str]) -> dict[str, Setting]:
+    """--server.port 8600 or --server.port=8600 → Streamlit's settings."""
+    words = [word for option in options for word in option.removeprefix("--").split("=", 1)]
+    return dict(zip(words[::2], map(value, words[1::2]), strict=True))
+
+
+def value(word: str) -> Setting:
+    return int(word) if word.isdecimal() else {"true": True, "false": False}.get(word, word)
+
+
+def public() -> dict[str, Setting]:
+    """What a public server does not leave to Streamlit: no code in error messages, no big uploads or messages."""
+    from pages.parts.hosting import rules
+
+    here = rules()
+    if not here.hosted:
+        return {}
+    return {"client.showErrorDetails": "none", "server.maxUploadSize": here.trace_mb, "server.maxMessageSize": 32}
+
+
+def log_to_stderr() -> None:
+    """One JSON object a line, and nothing else on it."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("draftscope")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 def main(options: list[str]) -> None:
     """Serve until stopped. options: Streamlit's own, such as --server.port 8600."""
+    from starlette.middleware import Middleware
+    from streamlit.starlette import App
+
     for name in (*OURS, *STREAMLITS):
         import_module(name)
-    sys.argv = ["streamlit", "run", str(APP), *options]
-    cli.main()
+    from pages.parts.routes import ROUTES, Guard, lifespan
+
+    log_to_stderr()
+    sys.argv = [str(APP)]  # Streamlit puts the folder of what was started in front of all others
+    app = App(APP, lifespan=lifespan, routes=ROUTES, middleware=[Middleware(Guard)])
+    app.run(config={**QUIET, **public(), **settings(options)})
 
 
 if __name__ == "__main__":

@@ -1,22 +1,27 @@
 """Where traces come from: a run on this machine, or a file. The only place in the app that touches models."""
 
+import functools
 import gzip
+import io
 import os
+import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
-import streamlit as st
-
-from pages.parts.state import Notice, Order
+from pages.parts.hosting import rules
+from pages.parts.state import Notice, Order, owner
 from pages.parts.text import Value
+from spec_core.plausible import check, check_leaves
 from spec_core.trace import Trace, TraceError, encode, read
 
 if TYPE_CHECKING:
     from spec_core.contract import Method
-    from spec_core.jobs import Jobs, Snapshot, Spec, Timing
+    from spec_core.counters import Counters
+    from spec_core.job import Snapshot, Spec, Timing
+    from spec_core.jobs import Jobs, Limits, Load
     from spec_core.measurement import Measurement
 
 Found = TypeVar("Found")
@@ -24,6 +29,10 @@ TARGET = os.environ.get("DRAFTSCOPE_TARGET", "smollm2-135m")  # a catalog key, a
 
 LENGTHS = (1, 2, 4, 8, 12, 16, 24, 31)  # of drafts whose latency is measured
 ROUNDS, SHAPE_ROUNDS = 9, 5  # timings of each
+
+QUEUE: "list[Jobs]" = []  # one, once somebody has asked for it
+LOCK = threading.Lock()
+DAMAGED = (OSError, EOFError, zlib.error, RecursionError)  # what reading a file somebody made may raise
 
 
 class Problem(Exception):
@@ -55,30 +64,93 @@ def has_drafter(method: "Method") -> bool:
     return not method.network or bool(source) and here
 
 
-@st.cache_resource(show_spinner=False)
 def jobs() -> "Jobs":
-    """One queue for all readers: it outlives their sessions."""
-    from spec_core.jobs import Jobs
+    """One queue for all readers: it outlives their sessions.
 
-    return Jobs()
+    It stands in none of Streamlit's caches: any browser may have those emptied, for everybody.
+    """
+    with LOCK:
+        if not QUEUE:
+            from spec_core.jobs import Jobs
+            from spec_core.process import Process
+
+            def hire() -> "Process":
+                counters().hired()
+                return Process()
+
+            QUEUE.append(Jobs(limits(), hire, heard=counters().hear))
+        return QUEUE[0]
+
+
+@functools.cache
+def counters() -> "Counters":
+    from spec_core.counters import Counters
+
+    return Counters(with_prompts=os.environ.get("DRAFTSCOPE_LOG_PROMPTS") == "1")
+
+
+def limits() -> "Limits":
+    from spec_core.jobs import Limits
+
+    here = rules()
+    return Limits(here.waiting, here.own, here.often, tokens=here.tokens, seconds=here.seconds)
 
 
 def spec(order: Order) -> "Spec":
     from models.catalog import find
-    from spec_core.jobs import Spec
+    from spec_core.job import Spec
 
     drafter = find(TARGET).drafters.get(methods()[order.method].network, "")
-    return Spec(TARGET, drafter, order.method, order.knobs, order.prompt, "chat", order.sampling, order.budget)
+    return Spec(
+        target=TARGET,
+        drafter=drafter,
+        method=order.method,
+        knobs=order.knobs,
+        prompt=order.prompt,
+        longest=rules().prompt,
+        sampling=order.sampling,
+        budget=order.budget,
+    )
+
+
+def load() -> "Load":
+    """What the queue has to do, and whether it does it; nothing before the first run."""
+    from spec_core.jobs import Load
+
+    return QUEUE[0].load() if QUEUE else Load()
+
+
+def metrics() -> str:
+    """The counts in the OpenMetrics format."""
+    now = load()
+    return counters().openmetrics(now.waiting, now.running)
+
+
+def close(patience: float) -> None:
+    """The server is going: let what is in hand finish, for so many seconds."""
+    if QUEUE:
+        QUEUE[0].close(patience)
 
 
 def submit(orders: Sequence[Order]) -> list[str]:
     """Put the runs in the queue, all of them or none; returns their ids."""
-    from spec_core.jobs import Full
+    return admitted(lambda: jobs().submit_all([spec(order) for order in orders], owner()))
+
+
+def again(ids: Sequence[str]) -> list[str]:
+    """The same runs once more; returns their new ids."""
+    return admitted(lambda: jobs().again(ids, owner()))
+
+
+def admitted(ask: Callable[[], list[str]]) -> list[str]:
+    """What the queue answers, or the Problem that it is full, or that the run is not there any more."""
+    from spec_core.job import Full, Gone
 
     try:
-        return jobs().submit_all([spec(order) for order in orders])
-    except Full as error:
-        raise Problem("problem.full", {}) from error
+        return ask()
+    except (Full, Gone) as error:
+        counters().refused(error.kind)
+        raise Problem(f"problem.{error.kind}", error.values) from error
 
 
 def look(id: str) -> "Snapshot | None":
@@ -87,7 +159,7 @@ def look(id: str) -> "Snapshot | None":
 
 
 def unless_gone(ask: Callable[[str], Found], id: str) -> Found | None:
-    from spec_core.jobs import Gone
+    from spec_core.job import Gone
 
     try:
         return ask(id)
@@ -96,7 +168,7 @@ def unless_gone(ask: Callable[[str], Found], id: str) -> Found | None:
 
 
 def cancel(id: str) -> None:
-    from spec_core.jobs import Gone
+    from spec_core.job import Gone
 
     with suppress(Gone):
         jobs().cancel(id)
@@ -104,13 +176,11 @@ def cancel(id: str) -> None:
 
 def measure(shape: str, context: int) -> str:
     """Order a latency measurement of the target, or of a published shape; returns its id."""
-    from spec_core.jobs import Full, LatencySpec
+    from spec_core.job import LatencySpec
 
     rounds = SHAPE_ROUNDS if shape else ROUNDS
-    try:
-        return jobs().submit(LatencySpec(TARGET, list(LENGTHS), [context], rounds, shape))
-    except Full as error:
-        raise Problem("lab.full", {}) from error
+    spec = LatencySpec(TARGET, list(LENGTHS), [context], rounds, shape)
+    return admitted(lambda: [jobs().submit(spec, owner())])[0]
 
 
 def timing(id: str) -> "Timing | None":
@@ -119,8 +189,17 @@ def timing(id: str) -> "Timing | None":
 
 
 def unpacked(raw: bytes) -> list[bytes]:
-    """A file's lines, whether it was gzipped or not; OSError, EOFError or zlib.error where it is damaged."""
-    return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).splitlines(keepends=True)
+    """A file's lines, whether it was gzipped or not; OSError, EOFError or zlib.error where it is damaged.
+
+    TraceError where it is too big: a small file may unpack to a huge one.
+    """
+    most = rules().unpacked_mb * 2**20
+    if raw[:2] == b"\x1f\x8b":
+        with gzip.open(io.BytesIO(raw)) as file:
+            raw = file.read(most + 1)
+    if len(raw) > most:
+        raise TraceError("This file is too big.", "big")
+    return raw.splitlines(keepends=True)
 
 
 def open_measurement(name: str, raw: bytes) -> "Measurement":
@@ -129,9 +208,10 @@ def open_measurement(name: str, raw: bytes) -> "Measurement":
 
     try:
         found = read_measurement(unpacked(raw))
+        check_leaves([found.setup, *found.points.values()])
     except TraceError as error:
         raise Problem("lab.schema" if error.kind == "schema" else "lab.bad", {"file": name, **error.values}) from error
-    except (OSError, EOFError, zlib.error) as error:
+    except DAMAGED as error:
         raise Problem("lab.bad", {"file": name}) from error
     return found
 
@@ -140,9 +220,12 @@ def open_file(name: str, raw: bytes) -> Trace:
     """An uploaded file's bytes → the trace in it, or a Problem that says what is wrong with it."""
     try:
         trace = read(unpacked(raw))
+        check(trace)
     except TraceError as error:
         raise Problem(f"file.{error.kind}", {"file": name, **error.values}) from error
-    except (OSError, EOFError, zlib.error) as error:
+    except RecursionError as error:
+        raise Problem("file.line", {"file": name}) from error
+    except DAMAGED as error:
         raise Problem("file.packed", {"file": name}) from error
     return trace
 

@@ -1,5 +1,6 @@
 """What a reader's session remembers between reruns: the runs asked for and what became of them."""
 
+import uuid
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -34,7 +35,8 @@ class Notice:
 class Desk:
     """`asked`: ids of the runs last asked for. `todo`: those not over, the first in hand. `traces`: what is shown.
 
-    `old`: the traces are still those of the runs before. `fresh`: the pages have yet to turn to new ones.
+    `broken`: ids of runs whose worker broke off, which may be tried again. `old`: the traces are still those of the
+    runs before. `fresh`: the pages have yet to turn to new ones.
     """
 
     asked: list[str] = field(default_factory=list)
@@ -43,16 +45,23 @@ class Desk:
     traces: list[Trace] = field(default_factory=list)
     origin: Origin = "measured"
     notices: list[Notice] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     old: bool = False
     fresh: bool = False
 
     def start(self, ids: list[str], prompt: str = "") -> None:
         """What is shown stays until the first of the new runs has something to show instead."""
         self.asked, self.todo, self.prompt = list(ids), list(ids), prompt
-        self.notices, self.old, self.fresh = [], True, False
+        self.notices, self.broken, self.old, self.fresh = [], [], True, False
+
+    def start_again(self, ids: list[str]) -> None:
+        """New ids for the broken ones; what the others of their race brought stays."""
+        new = dict(zip(self.broken, ids, strict=True))
+        self.asked, self.todo = [new.get(id, id) for id in self.asked], list(ids)
+        self.notices, self.broken = [], []
 
     def show(self, traces: list[Trace], origin: Origin) -> None:
-        self.traces, self.origin, self.notices = traces, origin, []
+        self.traces, self.origin, self.notices, self.broken = traces, origin, [], []
         self.old, self.fresh = False, True
 
     def settle(self, id: str, trace: Trace | None, notice: Notice | None) -> None:
@@ -68,3 +77,8 @@ class Desk:
 
 def desk() -> Desk:
     return st.session_state.setdefault("desk", Desk())
+
+
+def owner() -> str:
+    """A name for this session, by which the queue shares its time fairly. It says nothing about the reader."""
+    return st.session_state.setdefault("owner", uuid.uuid4().hex)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from models.load import load_network, load_target
 from spec_core import contention, worker
@@ -275,8 +276,8 @@ def test_the_wait_grows_with_the_line(jobs: Jobs, pair: Pair, monkeypatch: pytes
 
 
 def test_one_reader_may_not_take_the_whole_line(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "limits", Limits(own=2, often=4))
     with frozen(jobs, pair):
+        monkeypatch.setattr(jobs, "limits", Limits(own=2, often=4))
         first = jobs.submit(pair.spec(), "ann")
         wait(jobs, first, lambda now: now.state == "loading")
         made = jobs.submit_all([pair.spec(), pair.spec()], "ann")
@@ -356,10 +357,10 @@ def test_a_closed_queue_gives_up_its_runs_and_its_worker(pair: Pair) -> None:
 
 def test_a_queue_that_closes_in_peace_finishes_what_is_in_hand(pair: Pair) -> None:
     over: list[tuple[str, str]] = []
-    jobs = Jobs(heard=lambda job: over.append((job.id, job.state)))
+    jobs = Jobs(Limits(patience=600), heard=lambda job: over.append((job.id, job.state)))
     first, second = jobs.submit_all([pair.spec(budget=100), pair.spec()])
     wait(jobs, first, lambda now: now.state == "running")
-    jobs.close(patience=60)
+    jobs.close(patience=PATIENCE)
     assert jobs.snapshot(first).state == "done"
     assert (jobs.snapshot(second).state, jobs.snapshot(second).failure) == ("cancelled", Failure("closing", {}))
     assert sorted(over) == sorted([(first, "done"), (second, "cancelled")]), "each once"
@@ -402,6 +403,36 @@ def test_what_cannot_run_says_why(jobs: Jobs, pair: Pair) -> None:
     undrafted = answers(msgspec.structs.replace(pair.spec("dflash"), drafter=""))
     assert (undrafted.kind, undrafted.everywhere) == ("weights", False)
     assert "needs dflash weights" in str(undrafted.values["message"])
+
+
+def test_a_prompt_longer_than_this_server_takes_is_refused(pair: Pair) -> None:
+    found = answers(msgspec.structs.replace(pair.spec(prompt="Hello"), longest=20))
+    assert (found.kind, found.values["limit"], found.everywhere) == ("prompt", 20, True)
+    assert int(found.values["tokens"]) > 20
+    longer = msgspec.structs.replace(pair.spec(prompt="Hello"), longest=int(found.values["tokens"]))
+    assert isinstance([*map(decode_answer, worker.answer(longer, lambda: False))][-1], End)
+
+
+@pytest.mark.parametrize(
+    "text", ["\x00\x07\x1b[2J", "\u202eright to left", "\ufeff\ufffe", "a\x00b" * 40, "<script>alert(1)</script>"]
+)
+def test_any_character_is_a_prompt(pair: Pair, text: str) -> None:
+    head, *_, end = [decode_answer(line) for line in worker.answer(pair.spec(prompt=text), lambda: False)]
+    assert isinstance(head, Header)
+    assert head.prompt.text == text
+    assert isinstance(end, End)
+
+
+def test_running_out_of_memory_is_told_and_the_memory_freed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def burst(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "live", burst)
+        worker.target(pair.target, "cpu")
+        assert answers(pair.spec()) == Failure("exhausted", {})
+    assert worker.target.cache_info().currsize == 0
+    assert [decode_answer(line) for line in worker.answer(pair.spec(), lambda: False)], "and the next run goes well"
 
 
 def test_a_missing_package_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from models import catalog
-from pages.parts import knobs, live, source
+from pages.parts import knobs, live, runs, source
 from pages.parts.state import Desk, Notice
 from pages.parts.text import catalogue
 from spec_core.contract import Knob
+from spec_core.job import Moment
+from spec_core.jobs import Limits
 from spec_core.methods import discover
+from spec_core.process import Process
 from spec_core.trace import KnobValue, Trace, encode, ids
 from tests.pages.conftest import address, open_page, scene_of
 
@@ -115,6 +118,27 @@ def test_a_prompt_too_long_is_one_clear_message_for_all_methods(app: AppTest) ->
     assert re.search(r"\d+ tokens and the target reads 512 at most", errors(app)[0])
 
 
+@pytest.mark.parametrize("text", ["word " * 20_000, "字" * 100_000])
+def test_a_huge_paste_is_one_clear_message_at_once(app: AppTest, text: str) -> None:
+    app.text_area(key="prompt").set_value(text)
+    begun = time.process_time()
+    app.button(key="run").click().run()
+    assert time.process_time() - begun < 1
+    assert errors(app) == [EN["problem.characters"].format(length=100_000, most=40_000)]
+    assert not app.session_state["desk"].todo
+    app.text_area(key="prompt").set_value("Hi")
+    assert len(press_run(choose(app, "plain")).traces) == 1, "and the session goes on"
+
+
+def test_odd_characters_run_and_reach_no_markup(app: AppTest) -> None:
+    text = "\x01\x1b[31m \u202e <script>alert(1)</script> <b onclick=x>\x7f"
+    app.text_area(key="prompt").set_value(text)
+    (trace,) = press_run(choose(app, "plain")).traces
+    assert trace.header.prompt.text == text
+    assert "<script" not in shown(app)
+    assert "<b " not in shown(app)
+
+
 def test_a_missing_drafter_stops_its_method_only(
     app: AppTest, toy_pair: catalog.Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +185,7 @@ def halfway(at: AppTest) -> Iterator[None]:
     first = at.session_state["desk"].todo[0]
     until(lambda: (now := source.look(first)) and now.trace and now.trace.steps)
     worker = source.jobs().worker
-    assert worker
+    assert isinstance(worker, Process)
     os.kill(worker.process.pid, signal.SIGSTOP)
     try:
         yield
@@ -208,19 +232,70 @@ def test_a_link_to_a_forgotten_run_is_one_clear_message() -> None:
 
 
 def test_a_full_queue_is_one_clear_message(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source.jobs(), "size", 1)
+    monkeypatch.setattr(source.jobs(), "limits", Limits(waiting=1))
     assert not press_run(choose(app, "plain", "lookup")).traces
-    assert errors(app) == [EN["problem.full"]]
+    assert errors(app) == [EN["problem.full"].format(waiting=0)]
+
+
+def test_a_full_queue_offers_what_is_recorded(
+    app: AppTest, finished: list[Trace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source.jobs(), "limits", Limits(waiting=1))
+    press_run(app)
+    assert app.selectbox(key="trace").value == "own"
+    app.button(key="recorded").click().run()
+    assert not errors(app)
+    assert app.selectbox(key="trace").value in ("story", "list")
+    assert not app.session_state["live"], "the form is out of the way"
+    assert app.session_state["desk"].traces == finished, "and nothing is lost"
+
+
+def test_a_place_in_the_line_is_told_with_the_time_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(position: int, wait: float | None) -> str:
+        now = Moment("id", "queued", position, wait, None)
+        return EN[f"progress.{runs.waiting(now)}"].format(
+            method="EAGLE", number=1, count=2, position=position, **runs.about(wait)
+        )
+
+    assert said(0, 0.0) == "EAGLE (1 of 2): getting ready"
+    assert said(3, None) == "Other runs have the device: 3 before yours."
+    assert said(3, 41.2) == "Other runs have the device: 3 before yours, about 45 s."
+    assert said(30, 200.0) == "Other runs have the device: 30 before yours, about 4 min."
 
 
 def test_a_dead_worker_is_one_clear_message_and_the_next_run_goes_on(app: AppTest) -> None:
     with halfway(app):
         worker = source.jobs().worker
         assert worker
-        worker.process.kill()
+        worker.kill()
     place = wait(app)
     assert errors(app) == [EN["problem.died"].format(method="Plain decoding", reason="signal 9")]
     assert [trace.header.method.key for trace in place.traces] == ["lookup"]
+
+
+def test_a_run_whose_worker_died_is_tried_again_beside_the_others(app: AppTest) -> None:
+    with halfway(app):
+        worker = source.jobs().worker
+        assert worker
+        worker.kill()
+    wait(app)
+    app.button(key="again").click().run()
+    place = wait(app)
+    assert not errors(app)
+    assert [trace.header.method.key for trace in place.traces] == ["lookup", "plain"]
+    assert len(ids(place.traces[0])) == len(ids(place.traces[1])) == 256
+    assert address(app)["job"] == ",".join(place.asked)
+    assert not [button for button in app.button if button.key == "again"]
+
+
+def test_a_run_that_took_too_long_shows_what_it_has(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    with halfway(app):
+        monkeypatch.setattr(source.jobs(), "limits", Limits(seconds=0.2))
+        until(lambda: [job for job in source.jobs().busy() if job.off])
+        monkeypatch.setattr(source.jobs(), "limits", Limits())
+    place = wait(app)
+    assert errors(app) == [EN["problem.late"].format(method="Plain decoding", seconds=0)]
+    assert [len(ids(trace)) < 256 for trace in place.traces] == [True, False]
 
 
 def test_a_saved_run_opens_again_and_is_the_same(finished: list[Trace]) -> None:
