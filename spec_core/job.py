@@ -37,10 +37,10 @@ class Spec(Struct, frozen=True, tag=True):
     knobs: dict[str, KnobValue]
     prompt: str
     kind: Literal["chat", "raw"] = "chat"
-    longest: int = 0
     sampling: Sampling = Sampling()
     budget: int = 128
     device: str = "auto"
+    longest: int = 0
 
     @property
     def work(self) -> int:

@@ -18,7 +18,8 @@ from typing import Any
 from models.catalog import find
 from pages.parts.recorded import FOLDER
 from pages.parts.source import TARGET
-from spec_core.jobs import Jobs, Spec
+from spec_core.job import Spec
+from spec_core.jobs import Jobs
 from spec_core.methods import discover
 from spec_core.trace import Sampling, load
 from tests.browser.app import CHROMIUM, NO_CHROMIUM, QUIET, SHAPE, served

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,9 @@ from streamlit.config import get_option
 from pages.parts import source
 from pages.parts.hosting import rules
 
+# What the first visitor's page needs. Streamlit looks for icons in every label, hence its own modules.
+OURS = ("pages.parts.runs", "pages.parts.stage", "pages.parts.recorded", "pages.pictures.step")
+STREAMLITS = ("streamlit.emojis", "streamlit.elements.lib.image_utils", "numpy")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 DRAIN = 25.0  # seconds that a run in hand gets when the server is told to go; DRAFTSCOPE_DRAIN sets others
 # Streamlit's own pages need inline styles and scripts made from strings; nothing needs another server.
@@ -82,7 +86,9 @@ def log(said: dict[str, object]) -> None:
 
 @asynccontextmanager
 async def lifespan(app: Any) -> AsyncIterator[None]:
-    """When the server is told to go, runs in hand may finish and those that wait are handed back."""
+    """Import what the first page needs; when told to go, let runs in hand finish and hand back those that wait."""
+    for name in (*OURS, *STREAMLITS):
+        import_module(name)
     log({"event": "start", "hosted": rules().hosted, "live": source.can_run(), "port": get_option("server.port")})
     yield
     log({"event": "stop"})

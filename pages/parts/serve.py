@@ -7,12 +7,9 @@ it has neither /healthz nor /metrics nor the headers of a public server.
 
 import logging
 import sys
-from importlib import import_module
 from pathlib import Path
 
 APP = Path(__file__).parents[2] / "app.py"
-OURS = ("pages.parts.runs", "pages.parts.stage", "pages.parts.recorded", "pages.pictures.step")
-STREAMLITS = ("streamlit.emojis", "streamlit.elements.lib.image_utils", "numpy")  # it looks for icons in every label
 # Streamlit's greeting would ask a server outside for this machine's address.
 QUIET = {"server.headless": True, "logger.hideWelcomeMessage": True}
 
@@ -21,8 +18,12 @@ Setting = str | int | bool
 
 def settings(options: list[str]) -> dict[str, Setting]:
     """--server.port 8600 or --server.port=8600 → Streamlit's settings."""
-    words = [word for option in options for word in option.removeprefix("--").split("=", 1)]
-    return dict(zip(words[::2], map(value, words[1::2]), strict=True))
+    rest = iter(options)
+    found: dict[str, Setting] = {}
+    for option in rest:
+        name, given, word = option.removeprefix("--").partition("=")
+        found[name] = value(word if given else next(rest))
+    return found
 
 
 def value(word: str) -> Setting:
@@ -53,8 +54,6 @@ def main(options: list[str]) -> None:
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 
-    for name in (*OURS, *STREAMLITS):
-        import_module(name)
     from pages.parts.routes import ROUTES, Guard, lifespan
 
     log_to_stderr()

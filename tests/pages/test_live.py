@@ -28,6 +28,7 @@ from spec_core.trace import KnobValue, Trace, encode, ids
 from tests.pages.conftest import address, open_page, scene_of
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 240.0  # seconds: a worker imports torch first, which takes long on a busy machine
 EN, ZH = catalogue("en"), catalogue("zh")
 
 
@@ -43,7 +44,7 @@ def press_run(at: AppTest) -> Desk:
 
 
 def wait(at: AppTest) -> Desk:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while at.session_state["desk"].todo:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -171,7 +172,7 @@ def test_the_address_chooses_the_language() -> None:
 
 
 def until(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.01)
