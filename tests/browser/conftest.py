@@ -13,7 +13,10 @@ import pytest
 from tests.browser.app import CHROMIUM, NO_CHROMIUM, QUIET, ROOT, SHAPE, free_port, served, wait_for
 from tests.toy import toy_folder
 
-PICTURED = ("", "race", "step")  # pages that open with a picture
+LESSONS = tuple(
+    path.stem for path in sorted((ROOT / "pages/lessons").glob("*.py")) if (ROOT / "pages" / path.name).exists()
+)
+PICTURED = ("", "race", "step", *LESSONS)  # pages that open with a picture
 OWN_PROBES = ("/_stcore/health", "/_stcore/host-config")  # Streamlit's own search for its server below a page's address
 
 

@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.app import ROOT
+from tests.browser.conftest import LESSONS
 from tests.browser.test_app import Visit
 
 # Rule and part of a selector of what Streamlit itself does wrong, where no page of ours can help it.
@@ -39,7 +40,7 @@ def turn_dark(page: Any) -> None:
     page.wait_for_function("() => getComputedStyle(document.querySelector('.stApp')).colorScheme === 'dark'")
 
 
-@pytest.mark.parametrize("name", pages())
+@pytest.mark.parametrize("name", [*pages(), *LESSONS])
 def test_a_page_is_quiet_and_open_to_all(window: Visit, server: str, name: str) -> None:
     page = window(f"{'' if name == 'start' else name}?lang=en")
     page.wait_for_load_state("networkidle")
