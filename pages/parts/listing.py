@@ -13,6 +13,8 @@ from pages.pictures.scene import Scene
 from spec_core.trace import KnobValue
 
 ROOT = Path(__file__).parents[2]
+Function = tuple[str, ast.FunctionDef]  # with the file it stands in
+
 LOOP, RULES = "spec_core/decode.py", "spec_core/verify.py"
 
 # What a move runs: statements that contain one of these, wherever they are shown. Keys are kinds of frames; `.first` is
@@ -31,7 +33,13 @@ MARKS: dict[str, tuple[str, ...]] = {
         "q = law(drafter.law(",
         "tokens.append(",
     ),
-    "block": (DRAFT, "clock.measure('draft', rows", "clock.measure('head', self.block", "Draft(chain(root, guesses"),
+    "block": (
+        DRAFT,
+        "clock.measure('draft', rows",
+        "clock.measure('head', self.block",
+        "self.shape(",
+        "Draft(chain(root, guesses",
+    ),
     "prune": ("sprout.best(range(", "sprout.finish("),
     "target": ("target.score(",),
     "accept": ("walk = verify(", "child = next(", "accepted = u *", "path.append(child)"),
@@ -108,10 +116,10 @@ def drafting(method: str, knobs: Mapping[str, KnobValue]) -> list[Excerpt]:
     path, build = builder(path)
     homes = imported(ast.Module([*module(path)[1].body, build], []))
     defs = [found for name in called(taken(build.body, knobs)) if (found := defined(name, homes.get(name, path)))]
-    functions = [(home, node) for home, node in defs if isinstance(node, ast.FunctionDef)]
-    classes = [(home, node) for home, node in defs if isinstance(node, ast.ClassDef)]
-    nodes = [(home, one) for home, drafter in classes for one in methods(drafter, [node for _, node in functions])]
-    return [excerpt(home, node) for home, node in nodes[:1] + functions + nodes[1:]]
+    ways = [(home, node) for home, node in defs if isinstance(node, ast.FunctionDef)]
+    drafters = [(home, node) for home, node in defs if isinstance(node, ast.ClassDef)]
+    nodes = [one for home, drafter in drafters for one in methods(home, drafter, [node for _, node in ways])]
+    return [excerpt(home, node) for home, node in nodes[:1] + ways + nodes[1:]]
 
 
 def builder(path: str) -> tuple[str, ast.FunctionDef]:
@@ -149,16 +157,32 @@ def defined(name: str, path: str) -> tuple[str, ast.FunctionDef | ast.ClassDef] 
     return next(((path, node) for node in found), None)
 
 
-def methods(drafter: ast.ClassDef, functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
-    """A drafter's `propose`, and those of its methods that it or the given functions call."""
-    own = {node.name: node for node in drafter.body if isinstance(node, ast.FunctionDef)}
+def methods(home: str, drafter: ast.ClassDef, ways: list[ast.FunctionDef]) -> list[Function]:
+    """A drafter's `propose`, those of its methods that it or a way of growing calls, and functions beside the class."""
+    own = inherited(home, drafter)
     if "propose" not in own:
         return []
-    calls = [
-        part.func for node in (own["propose"], *functions) for part in ast.walk(node) if isinstance(part, ast.Call)
-    ]
-    names = dict.fromkeys(func.attr for func in calls if isinstance(func, ast.Attribute))
-    return [own["propose"], *(own[name] for name in names if name in own and name != "propose")]
+    names = dict.fromkeys(name for node in (own["propose"][1], *ways) for name in attributes(node))
+    chosen = [own["propose"], *(own[name] for name in names if name in own and name != "propose")]
+    beside = [defined(name, home) for name in called(iter(node for place, node in chosen if place == home))]
+    return [*chosen, *((place, node) for place, node in filter(None, beside) if isinstance(node, ast.FunctionDef))]
+
+
+def inherited(home: str, drafter: ast.ClassDef) -> dict[str, Function]:
+    """All methods of a class by name, its own before those of the classes it builds on."""
+    found: dict[str, Function] = {}
+    for base in drafter.bases:
+        name = ast.unparse(base)
+        match defined(name, imported(module(home)[1]).get(name, home)):
+            case place, ast.ClassDef() as above:
+                found |= inherited(place, above)
+    return found | {node.name: (home, node) for node in drafter.body if isinstance(node, ast.FunctionDef)}
+
+
+def attributes(node: ast.FunctionDef) -> list[str]:
+    """The names of what is called on something: `extend` of self.extend(…)."""
+    calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+    return [func.attr for func in calls if isinstance(func, ast.Attribute)]
 
 
 def move(scene: Scene, position: int) -> str:
