@@ -15,10 +15,11 @@ Say = Callable[[str, Mapping[str, Value]], str]
 Change = dict[str, dict[str, Value]]
 
 WIDTH, HEIGHT = 900.0, 356.0
-CHIP_W, BARS, FULL = 116.0, 126.0, 290.0  # the tokens' width, where bars begin, how long probability 1 is
-TOP, PITCH, THICK = 34.0, 40.0, 12.0
+LEFT, CHIP_W, BARS, FULL = 2.0, 118.0, 130.0, 320.0  # the tokens' width, where bars begin, how long probability 1 is
+TOP, PITCH, THICK = 20.0, 46.0, 14.0
 MOST = 7  # tokens shown
-RIGHT, LINE = 545.0, 340.0  # the trial beside the bars, and the length of the line u is drawn on
+LISTED = 3  # guesses named in a line
+RIGHT, LINE = 560.0, 330.0  # the trial beside the bars, and the length of the line u is drawn on
 LINE_Y, LINE_H = 92.0, 28.0
 
 
@@ -122,8 +123,8 @@ class Board:
         return {shape.id: {"on": True} for shape in shapes}
 
     def chip(self, row: int, token: int) -> Shape:
-        label = fit(self.name(token), CHIP_W - 34, 14)
-        return Shape(f"t{row}", "rect", 0, self.y(row), CHIP_W, 30, "node scored", "", label, on=True, size=14)
+        label = fit(self.name(token), CHIP_W - 34, 15)
+        return Shape(f"t{row}", "rect", LEFT, self.y(row), CHIP_W, 34, "chip", self.hue, label, on=True, size=15)
 
     def bars(self, name: str, values: Sequence[float], look: str, hue: str, dy: float) -> Change:
         """A bar and its number for every token that has one; -1 stands for none."""
@@ -133,13 +134,11 @@ class Board:
                 continue
             x, y = BARS + value * FULL, self.y(row) + dy
             made.append(Shape(f"{name}{row}", "rect", BARS, y, max(value * FULL, 1.5), THICK, look, hue))
-            text = Shape(
-                f"{name}n{row}", "text", x + 6, y + 10.5, look="number", label=f"{name} {short(value)}", size=12
-            )
+            text = Shape(f"{name}n{row}", "text", x + 6, y + 12, look="number", label=f"{name} {short(value)}", size=14)
             made.append(text)
         return self.add(*made)
 
-    def text(self, name: str, y: float, label: str, look: str = "number", size: float = 15) -> Change:
+    def text(self, name: str, y: float, label: str, look: str = "number", size: float = 17) -> Change:
         room = WIDTH - RIGHT
         return self.add(Shape(name, "text", RIGHT, y, look=look, label=fit(label, room, size, 0.5), size=size))
 
@@ -185,9 +184,9 @@ class Rejecting:
 
     def drawn(self) -> Frame:
         board = self.board
-        change = board.bars("q", self.law(self.found.laws.q), "time draft law-q", board.hue, 16)
+        change = board.bars("q", self.law(self.found.laws.q), "time draft law-q", board.hue, 19)
         change |= board.mark(self.found.token, "node pending guess", "")
-        return self.frame("drawn", change | board.text("drawn", 30, self.say("rule.guess", self.values), "title", 16))
+        return self.frame("drawn", change | board.text("drawn", 30, self.say("rule.guess", self.values), "title", 18))
 
     def asked(self) -> Frame:
         return self.frame("asked", self.board.bars("p", self.law(self.found.laws.p), "time target law-p", "", 2))
@@ -210,7 +209,7 @@ class Rejecting:
         u = self.found.asked.u or 0.0
         x = RIGHT + u * LINE
         needle = Shape("needle", "rect", x - 1.5, LINE_Y - 6, 3, LINE_H + 12, "time target needle")
-        label = Shape("u", "text", x, LINE_Y + LINE_H + 24, look="title", label=f"u = {short(u)}", size=14)
+        label = Shape("u", "text", x, LINE_Y + LINE_H + 24, look="title", label=f"u = {short(u)}", size=16)
         label.anchor = "middle" if 0.12 < u < 0.88 else "start" if u <= 0.12 else "end"
         change = self.board.add(needle, label)
         change.update({"end0": {"on": False}, "end1": {"on": False}})
@@ -222,7 +221,7 @@ class Rejecting:
         change = self.board.mark(self.found.token, look, sign)
         kind = "held" if held else "refused"
         label = f"{sign} " + self.say(f"rule.short.{kind}", self.values)
-        return self.frame(kind, change | self.board.text("verdict", 172, label, "title", 17))
+        return self.frame(kind, change | self.board.text("verdict", 186, label, "title", 20))
 
     def over(self) -> Frame:
         """What p has over q, token by token, as a hollow end of p's bar."""
@@ -232,14 +231,14 @@ class Rejecting:
             if over * FULL >= 1:
                 x, y = BARS + q * FULL, self.board.y(row) + 2
                 made.append(Shape(f"o{row}", "rect", x, y, over * FULL, THICK, "node bonus over"))
-        change = self.board.add(*made) | self.board.text("rest", 212, self.say("rule.rest", self.values))
+        change = self.board.add(*made) | self.board.text("rest", 232, self.say("rule.rest", self.values))
         return self.frame("over", change)
 
     def instead(self) -> Frame:
         bonus = self.found.step.verdict.bonus
         change = self.board.mark(bonus, "node bonus instead", "★")
         return self.frame(
-            "instead", change | self.board.text("instead", 244, "★ " + str(self.values["bonus"]), "title", 17)
+            "instead", change | self.board.text("instead", 268, "★ " + str(self.values["bonus"]), "title", 20)
         )
 
 
@@ -259,7 +258,15 @@ def matched(trace: Trace) -> Case | None:
 def match_numbers(trace: Trace, case: Case) -> dict[str, Value]:
     asked, known = trace.steps[case.step].verdict.decisions[case.index], words(trace)
     token = asked.drawn or 0
-    return {"token": spell(known.get(token, f"<{token}>")), "p": short(asked.p), "percent": f"{asked.p:.0%}"}
+    guesses = beside(trace.steps[case.step], asked)[1]
+    listed = [spell(known.get(guess, f"<{guess}>")) for guess in sorted(guesses, key=lambda guess: guess != token)]
+    more = "" if len(listed) <= LISTED else " …"
+    return {
+        "token": spell(known.get(token, f"<{token}>")),
+        "p": short(asked.p),
+        "percent": f"{asked.p:.0%}",
+        "guesses": ", ".join(f"“{guess}”" for guess in listed[:LISTED]) + more,
+    }
 
 
 def match(trace: Trace, case: Case, say: Say) -> Scene:
@@ -277,9 +284,9 @@ def match(trace: Trace, case: Case, say: Say) -> Scene:
     marks: Change = {}
     for token in guessed.intersection(tokens):
         marks |= board.mark(token, "node pending guess", "")
-    first = frame("guessed", marks | board.text("guessed", 30, say("rule.match.fixed", values), "title", 16))
-    second = frame("law", board.bars("p", [p[token] for token in tokens], "time target law-p", "", 9))
-    named = board.text("named", 92, say("rule.match.short", values), "title", 17)
+    first = frame("guessed", marks | board.text("guessed", 30, say("rule.match.fixed", values), "title", 18))
+    second = frame("law", board.bars("p", [p[token] for token in tokens], "time target law-p", "", 10))
+    named = board.text("named", 92, say("rule.match.short", values), "title", 20)
     third = frame("named", board.mark(asked.drawn or 0, "node accepted guess", "✓") | named)
     third.stop = True
     return Scene(WIDTH, HEIGHT, board.shapes, [first, second, third])

@@ -109,7 +109,7 @@ def test_labels_fit_and_nothing_leaves_the_picture(tried: list[Tried]) -> None:
         for shape in scene.shapes:
             assert shape.x + shape.w <= scene.width + 2
             assert shape.y + shape.h <= scene.height
-            if shape.look.startswith("node scored"):
+            if shape.look == "chip":
                 assert width(shape.label, shape.size) <= shape.w
 
 
