@@ -14,6 +14,7 @@ from models.layers import speed_up
 from models.memory import ROOM, copies, free_bytes, size
 from models.tokenizer import Tokenizer
 
+WANTED = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 EMBEDDING = "model.embed_tokens.weight"
 
 
@@ -139,14 +140,22 @@ def resolve(source: str) -> Path:
 
 
 def download(source: str) -> Path:
-    """A Hugging Face id → its snapshot folder."""
+    """A Hugging Face id → its snapshot folder: texts and .safetensors, .bin files only where there are none of those.
+
+    Code is never among it. The client shows its progress and goes on where it was broken off.
+    """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
     try:
-        return Path(
-            snapshot_download(source, allow_patterns=["*.json", "*.safetensors", "*.bin", "*.jinja", "*.model"])
-        )
+        folder = Path(snapshot_download(source, allow_patterns=WANTED, ignore_patterns=["*/*"]))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(source, allow_patterns=[*WANTED, "*.bin"], ignore_patterns=["*/*"])
+        return folder
+    except GatedRepoError as error:
+        raise LoadError(
+            f"{source!r} asks for a licence first: accept it on its page of the model hub, then run 'hf auth login'"
+        ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise LoadError(
             f"{source!r} is no folder here and cannot be fetched from the model hub ({type(error).__name__}): "

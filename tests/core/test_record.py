@@ -136,7 +136,7 @@ def test_an_unknown_prompt_is_refused(toy_target: str, tmp_path: Path, capsys: p
 
 
 def test_a_pair_that_works(toy_target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.command(["--target", toy_target]) == 0
+    assert check.command([toy_target, "--tokens", "8"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Toy on ")
     assert "float32" in lines[0]
@@ -155,7 +155,7 @@ def test_a_pair_with_a_damaged_drafter(
     (damaged / "model.safetensors").write_bytes(b"half a file")
     pair = catalog.Pair("bad", "Bad", known.source, {"eagle": known.drafters["eagle"], "dflash": str(damaged)})
     monkeypatch.setattr(catalog, "PAIRS", (pair,))
-    assert check.command(["--target", "bad"]) == 1
+    assert check.command(["bad", "--tokens", "8"]) == 1
     printed = capsys.readouterr().out
     assert "dflash fails: model.safetensors cannot be read: download it again" in printed
     assert "eagle3 is not part of this pair" in printed
