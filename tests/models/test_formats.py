@@ -100,7 +100,7 @@ def test_the_speculators_layout_is_the_same_head(target: DecoderConfig) -> None:
 
 
 @pytest.mark.parametrize("flag", ["norm_before_residual", "norm_output"])
-def test_flags_survive(target: DecoderConfig, flag: str) -> None:
+def test_e_b15_flags_survive(target: DecoderConfig, flag: str) -> None:
     """E-B15: a lost flag loads silently and ruins acceptance."""
     assert getattr(formats.parse(*speculators({flag: True}), target).config, flag) is True
     assert getattr(formats.parse(*speculators({}), target).config, flag) is False
@@ -113,7 +113,7 @@ def test_flags_survive(target: DecoderConfig, flag: str) -> None:
         ("fc_norm", {f"fc_norm.{i}.weight": (HIDDEN,) for i in range(3)}),
     ],
 )
-def test_a_flag_and_its_weights_go_together(
+def test_e_b17_a_flag_and_its_weights_go_together(
     target: DecoderConfig, flag: str, weights: dict[str, tuple[int, ...]]
 ) -> None:
     """E-B15, E-B17: weights are used even where the flag was lost; a flag without weights is refused."""
@@ -132,7 +132,7 @@ def test_a_flag_and_its_weights_go_together(
 # EAGLE.
 
 
-def test_a_silent_config_means_a_bias(target: DecoderConfig) -> None:
+def test_e_b10_a_silent_config_means_a_bias(target: DecoderConfig) -> None:
     """E-B10."""
     config, tensors = parts("eagle")
     tensors["fc.bias"] = torch.arange(HIDDEN).float()
@@ -145,14 +145,14 @@ def test_a_silent_config_means_a_bias(target: DecoderConfig) -> None:
 
 
 @pytest.mark.parametrize("name", ["layers.0.input_layernorm.weight", "lm_head.weight"])
-def test_an_eagle_head_has_no_input_norm_and_no_head(target: DecoderConfig, name: str) -> None:
+def test_e_b9_an_eagle_head_has_no_input_norm_and_no_head(target: DecoderConfig, name: str) -> None:
     """E-B9: such a file is something else, and would draft nonsense."""
     config, tensors = parts("eagle")
     assert f"not known ['{name}']" in refused(config, tensors | {name: torch.ones(HIDDEN)}, target)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_head_dim_comes_from_the_weights(target: DecoderConfig, kind: str) -> None:
+def test_e_b11_head_dim_comes_from_the_weights(target: DecoderConfig, kind: str) -> None:
     """E-B11: an absent head_dim is read off q_proj; a wrong one is refused."""
     config, tensors = parts(kind)
     silent = {name: value for name, value in config.items() if name != "head_dim"}
@@ -182,7 +182,9 @@ def layered(target: DecoderConfig, layers: int) -> DecoderConfig:
         ({"eagle_aux_hidden_state_layer_ids": None}, (2, 16, 29)),
     ],
 )
-def test_both_dialects_of_feature_layers(target: DecoderConfig, stated: dict[str, Any], read: tuple[int, ...]) -> None:
+def test_e_b12_both_dialects_of_feature_layers(
+    target: DecoderConfig, stated: dict[str, Any], read: tuple[int, ...]
+) -> None:
     """E-B12: ids that start with 1 count a layer's output, the others what enters it."""
     config, tensors = parts("eagle3")
     del config["eagle_aux_hidden_state_layer_ids"]
@@ -203,7 +205,7 @@ def test_a_target_too_shallow_for_the_default_layers(target: DecoderConfig) -> N
     assert len(FUSED) == 3
 
 
-def test_a_claim_to_be_tied_does_not_cost_the_head(target: DecoderConfig) -> None:
+def test_e_b29_a_claim_to_be_tied_does_not_cost_the_head(target: DecoderConfig) -> None:
     """E-B29: AngelSlim says tie_word_embeddings and ships a smaller head of its own."""
     config, tensors = parts("eagle3")
     network = formats.parse(config | {"tie_word_embeddings": True}, tensors, target)
@@ -286,7 +288,7 @@ def read_dflash(change: dict[str, Any], inner: dict[str, Any], target: DecoderCo
     return formats.parse(*dflash(change, inner), target).config
 
 
-def test_published_ids_name_a_layers_output(target: DecoderConfig) -> None:
+def test_d_t2_published_ids_name_a_layers_output(target: DecoderConfig) -> None:
     """D-T2: id l is hidden_states[l + 1]; speculators counts l + 1 already."""
     assert read_dflash({}, {"target_layer_ids": [0, 2]}, target).feature_layers == (1, 3)
     counted = {"aux_hidden_state_layer_ids": [1, 3]}
@@ -313,7 +315,7 @@ def test_a_width_that_does_not_fit_the_layers(target: DecoderConfig) -> None:
     assert "fc.weight reads 64 numbers, and the features of layers [0, 1, 2] are 3 × 32" in said
 
 
-def test_theta_is_never_guessed(target: DecoderConfig) -> None:
+def test_d_t9_theta_is_never_guessed(target: DecoderConfig) -> None:
     """D-T9."""
     assert "names no rope_theta" in refused(*dflash({"rope_theta": None}, {}), target)
     stated = read_dflash({"rope_theta": 1e6}, {}, target).rope
@@ -331,7 +333,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 @pytest.mark.parametrize("kinds", [[FULL, FULL], [SLIDING, FULL], [FULL, SLIDING], [SLIDING, SLIDING]])
 @pytest.mark.parametrize("outer", [None, True, False])
 @pytest.mark.parametrize("inner", [None, True, False])
-def test_who_looks_only_back_inside_the_block(
+def test_d_t12_who_looks_only_back_inside_the_block(
     target: DecoderConfig, kinds: list[str], outer: bool | None, inner: bool | None
 ) -> None:
     """D-T12: is_causal, else dflash_config.causal, else the sliding layers."""
@@ -347,7 +349,7 @@ def test_layer_types_that_cannot_be(target: DecoderConfig) -> None:
     assert "3 layer_types for 2 layers" in refused(*dflash({"layer_types": [FULL] * 3}, {}), target)
 
 
-def test_the_block_size_stands_in_either_place(target: DecoderConfig) -> None:
+def test_d_t14_the_block_size_stands_in_either_place(target: DecoderConfig) -> None:
     """D-T14."""
     assert read_dflash({"block_size": 5}, {}, target).block_size == 5
     assert read_dflash({"block_size": None}, {"block_size": 5}, target).block_size == 5
@@ -358,7 +360,7 @@ def test_the_block_size_stands_in_either_place(target: DecoderConfig) -> None:
 
 
 @pytest.mark.parametrize("mask", [None, -1, VOCAB])
-def test_the_mask_is_a_row_of_the_table(target: DecoderConfig, mask: int | None) -> None:
+def test_d_t15_the_mask_is_a_row_of_the_table(target: DecoderConfig, mask: int | None) -> None:
     """D-T15: the config's id wins, and no table is resized."""
     assert f"mask_token_id {mask} is no row" in refused(*dflash({}, {"mask_token_id": mask}), target)
     assert read_dflash({}, {"mask_token_id": VOCAB - 1}, target).mask_token == VOCAB - 1

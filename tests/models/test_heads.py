@@ -190,7 +190,7 @@ def test_a_later_slot_reaches_an_earlier_one(causal: bool, reaches: bool) -> Non
     assert reaches == (not torch.allclose(before[0, 1], after[0, 1], atol=1e-6))
 
 
-def test_the_window_ends_where_it_says() -> None:
+def test_d_t12_the_window_ends_where_it_says() -> None:
     """D-T12: W - 1 back is seen and W is not."""
     head = shaken("dflash", 7)
     head.config = replace(head.config, windows=(4, 0), causal=(True, False))
