@@ -10,4 +10,5 @@ from pages.parts.text import t
 entry.through_app()
 st.title(t("eagle.title"), anchor=False)
 if lesson(LESSON):
+    eagles.hedged("eagle", "chain")
     eagles.depths(("eagle",))

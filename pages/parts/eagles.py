@@ -9,7 +9,9 @@ import streamlit as st
 from pages.parts import cards, charts, recorded, source, whatif
 from pages.parts.colours import look, theme
 from pages.parts.findings import PUBLISHED, recordings, share_of
-from pages.parts.text import t, t_or
+from pages.parts.stage import stage
+from pages.parts.text import say, t, t_or
+from pages.pictures import twins
 from pages.pictures.step import spell
 from spec_core.trace import Trace, accepted_by_depth, tau, time_split, words
 
@@ -23,10 +25,13 @@ def depths(methods: Sequence[str]) -> None:
         return
     st.subheader(t("chart.title"), anchor=False)
     st.markdown(t("chart.lead"))
-    curves = [share_of(key, charts.counts(accepted_by_depth(traces))) for key, traces in found.items()]
-    chart = charts.shares(t("chart.x"), [curve for curve in curves if curve.points], unit=False)
+    counts = {key: accepted_by_depth(traces) for key, traces in found.items()}
+    enough = {key: [one for one in many if one.tested >= whatif.FEWEST] for key, many in counts.items()}
+    curves = [share_of(key, charts.counts(many)) for key, many in enough.items() if many]
+    chart = charts.shares(t("chart.x"), curves, unit=False)
     charts.show(chart, "depth")
-    st.caption(cards.badge(next(iter(found.values()))[0], "replay"))
+    few = t("eagle.few", {"n": whatif.FEWEST})
+    st.caption(f"{cards.badge(next(iter(found.values()))[0], 'replay')} · {few}")
     charts.twin(chart, "depth")
 
 
@@ -42,6 +47,20 @@ def confidence(method: str) -> None:
     charts.show(chart, "sure")
     st.caption(cards.badge(traces[0], "replay"))
     charts.twin(chart, "sure")
+
+
+def hedged(method: str, variant: str) -> None:
+    """What the tree buys: the published run beside its chain, on the prompt of both."""
+    card = source.methods()[method].lessons.get(variant)
+    prompt = card.prompt if card else ""
+    runs = {name: recorded.recording(prompt, method, name) for name in (PUBLISHED, variant)}
+    rows = {t(f"eagle.hedged.{name}"): numbers(run) for name, run in runs.items() if run}
+    if len(rows) < len(runs):
+        return
+    st.subheader(t("eagle.hedged"), anchor=False)
+    st.markdown(t("eagle.hedged.lead", {"prompt": t_or(f"trace.{prompt}", prompt)}))
+    st.table([{t("knob.shape"): name, **row} for name, row in rows.items()])
+    st.caption(cards.badge(next(run for run in runs.values() if run), "replay"))
 
 
 @dataclass(frozen=True)
@@ -81,6 +100,18 @@ def turn(method: str, knobs: Sequence[str]) -> None:
         charts.show(chart, "turned")
         st.caption(cards.badge(chosen.trace, "replay"))
     charts.twin(chart, "turned")
+    side_by_side(runs[knob], chosen)
+
+
+def side_by_side(runs: Sequence[Turned], chosen: Turned) -> None:
+    """The published tree and the chosen one in two places of the text."""
+    published = source.methods()[chosen.trace.header.method.key].published
+    first = next((run for run in runs if run.trace.header.knobs == published), None)
+    if first is None or first is chosen or not twins.places((first.trace, chosen.trace)):
+        return
+    st.markdown(t("eagle2.beside", {"one": first.value, "two": chosen.value}))
+    scene = twins.picture((first.trace, chosen.trace), say)
+    stage(scene, [chosen.trace.header.method.key], f"turned-{chosen.trace.header.id}", 1)
 
 
 def choose_knob(knobs: list[str]) -> str:
