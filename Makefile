@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
-.PHONY: setup chromium run test check fix traces golden bench bench-app measure screenshots site
+.PHONY: setup chromium run test check fix traces golden bench bench-app measure draws screenshots site
 
 setup: .venv/installed
 	@$(BIN)/python -m models.fetch
@@ -51,6 +51,10 @@ bench-app:
 measure:
 	$(BIN)/python -m spec_core.measure --context 64,256,1024 --far 128,512,2048,4096 \
 		--budgets 8,16,32,59,128,256 --json assets/measurements
+
+# Thousands of draws by every method against the target's exact law, for the lesson on losslessness.
+draws:
+	$(BIN)/python -m spec_core.experiment --prompt story --after 18,30 --draws 2000
 
 screenshots:
 	$(BIN)/python -m tests.browser.shots

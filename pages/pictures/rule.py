@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 900.0, 356.0
 LEFT, CHIP_W, BARS, FULL = 2.0, 118.0, 130.0, 320.0  # the tokens' width, where bars begin, how long probability 1 is
 TOP, PITCH, THICK = 20.0, 46.0, 14.0
 MOST = 7  # tokens shown
-LISTED = 3  # guesses named in a line
+LISTED = 2  # guesses named in a line
 RIGHT, LINE = 560.0, 330.0  # the trial beside the bars, and the length of the line u is drawn on
 LINE_Y, LINE_H = 92.0, 28.0
 
@@ -274,7 +274,7 @@ def match(trace: Trace, case: Case, say: Say) -> Scene:
     step = trace.steps[case.step]
     asked = step.verdict.decisions[case.index]
     p, guessed = beside(step, asked)
-    tokens = sorted(p, key=lambda token: (token not in guessed, -p[token]))[:MOST]
+    tokens = sorted(p, key=lambda token: (token != asked.drawn, -p[token]))[:MOST]
     tokens.sort(key=lambda token: -p[token])
     board, values = Board(trace, tokens, say), match_numbers(trace, case)
 

@@ -73,7 +73,7 @@ def numbers(trace: Trace, number: int) -> dict[str, Value]:
         "rows": len(step.draft.kept),
         "guesses": len(step.draft.kept) - 1,
         "both": f"{one + small:.0f}",
-        "times": f"{n * one / (one + small):.1f}",
+        "part": f"{(one + small) / (n * one):.0%}",
     }
 
 
