@@ -255,6 +255,18 @@ export class Stage {
     this.say.textContent = frame.say;
     this.svg.setAttribute("aria-label", `${frame.caption}: ${frame.say}`);
     this.explain(this.pinned);
+    this.follow(Object.keys(frame.set));
+  }
+
+  // Where the picture is wider than its place, as on a phone: what has just changed is brought into view.
+  follow(ids) {
+    if (this.view.scrollWidth <= this.view.clientWidth) return;
+    const boxes = ids.map((id) => this.drawn.get(id)?.getBoundingClientRect()).filter((box) => box?.width);
+    if (!boxes.length) return;
+    const middle = (Math.min(...boxes.map((box) => box.left)) + Math.max(...boxes.map((box) => box.right))) / 2;
+    const place = this.view.getBoundingClientRect();
+    const left = this.view.scrollLeft + middle - place.left - place.width / 2;
+    this.view.scrollTo({ left, behavior: still() ? "auto" : "smooth" });
   }
 
   // What comes up together fades in as one group (two: paths lie under the rest): one layer to blend, not dozens.

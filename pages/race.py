@@ -3,7 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, choice, entry, lecture, live, runs
+from pages.parts import cards, choice, entry, handout, lecture, live, runs
 from pages.parts.address import keep, recall
 from pages.parts.stage import stage
 from pages.parts.state import desk
@@ -39,9 +39,11 @@ if chosen:
     scene = lanes.picture(chosen.traces, clock, say)
     keys = [trace.header.method.key for trace in chosen.traces]
     over = not desk().todo
-    stage(scene, keys, key=f"race-{chosen.key}-{clock}", position=len(scene.frames) - 1, autoplay=over, wide=True)
+    last = len(scene.frames) - 1
+    place = stage(scene, keys, key=f"race-{chosen.key}-{clock}", position=last, autoplay=over, wide=True)
     st.caption(t(f"clock.{clock}.about"))
-    lecture.offer("race")
+    shown = handout.Shown("race", t("race.title"), chosen.traces, scene, min(place, last), chosen.origin, wide=True)
+    handout.offer(shown, cards.numbers_table(chosen.traces))
     cards.draw(chosen.traces, chosen.origin)
 elif not desk().todo:
     st.info(t("stepping.empty"))

@@ -28,6 +28,6 @@ if chosen:
     code.view(*shown.step, scene, place)
     twin.table(*shown.step)
     st.caption(cards.badge(trace, chosen.origin))
-    handout.offer(shown)
+    handout.offer(shown, twin.rows(*shown.step))
 elif not desk().todo:
     st.info(t("stepping.empty"))

@@ -59,8 +59,8 @@ export class Narration {
     const line = this.lines[index];
     const place = this.words.part.replace("{n}", index + 1).replace("{all}", this.lines.length);
     this.count.textContent = line ? place : "";
-    this.back.disabled = index <= 0;
-    this.next.disabled = index >= this.lines.length - 1;
+    this.back.setAttribute("aria-disabled", String(index <= 0)); // not `disabled`: that would lose the focus, and with it the keys
+    this.next.setAttribute("aria-disabled", String(index >= this.lines.length - 1));
     this.said.replaceChildren(...(line ? this.tell(line) : []));
     this.quiz.replaceChildren(...(line?.question ? this.ask(line.question, index) : []));
     this.kept = null;

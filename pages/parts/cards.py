@@ -72,14 +72,6 @@ def draw(traces: Sequence[Trace], origin: Origin) -> None:
     with fold("table.runs") as part:
         if part.open:
             st.table(numbers_table(traces))
-    save(traces)
-
-
-def save(traces: Sequence[Trace]) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", key="save"):
-        st.markdown(t("save"), width="content")
-        for place, trace in enumerate(traces):
-            save_button(trace, place)
 
 
 def fold(name: str) -> ExpanderContainer:

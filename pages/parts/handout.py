@@ -26,7 +26,7 @@ ALONE = ROOT / "assets/stage/alone.html"
 
 @dataclass(frozen=True)
 class Shown:
-    """What a page shows: runs, their scene, the frame it rests at."""
+    """What a page shows: runs, their scene, the frame it rests at. wide: without a panel at its side."""
 
     page: str
     title: str
@@ -34,6 +34,7 @@ class Shown:
     scene: Scene
     position: int
     origin: Origin
+    wide: bool = False
 
     @property
     def name(self) -> str:
@@ -45,14 +46,14 @@ class Shown:
         return twin.step_at(self.runs, self.scene.frames[self.position])
 
 
-def offer(shown: Shown) -> None:
-    """One row below the picture."""
+def offer(shown: Shown, rows: Sequence[twin.Row]) -> None:
+    """One row below the picture. rows: its table."""
     with st.container(horizontal=True, vertical_alignment="center", key="save"):
         lecture.offer(shown.page)
         st.markdown(t("handout.save"), width="content")
-        whole = partial(alone, shown.scene, shown.position, *words(shown))
+        whole = partial(alone, shown.scene, shown.position, *words(shown), wide=shown.wide)
         button("alone", f"{shown.name}.html", "text/html", whole, help=t("handout.alone.help"))
-        button("csv", f"{shown.name}.csv", "text/csv", partial(sheet, twin.rows(*shown.step)))
+        button("csv", f"{shown.name}.csv", "text/csv", partial(sheet, rows))
         for place, trace in enumerate(shown.runs):
             cards.save_button(trace, place)
 

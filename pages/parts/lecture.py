@@ -26,7 +26,10 @@ PLACES = {
 }
 LOCKABLE = ("trace", "method", "tuning", "clock", "live")
 COMMON = ("twin", "code", "save", "language", "pages")
-ON = {"race": ("trace", "tuning", "clock", "live"), "step": ("trace", "tuning", "method", "live", *COMMON)}
+ON = {
+    "race": ("trace", "tuning", "clock", "live", "save", "language", "pages"),
+    "step": ("trace", "tuning", "method", "live", *COMMON),
+}
 LESSON = ("trace", *COMMON)
 PASSING = ("hide", "lock", "present", "lang", "at", "job")  # what a link says anew, or cannot promise
 

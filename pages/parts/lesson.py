@@ -77,4 +77,4 @@ def below(shown: handout.Shown) -> None:
     code.view(*shown.step, shown.scene, shown.position)
     twin.table(*shown.step)
     st.caption("  \n".join(dict.fromkeys(cards.badge(run, shown.origin) for run in shown.runs)))
-    handout.offer(shown)
+    handout.offer(shown, twin.rows(*shown.step))

@@ -1,6 +1,6 @@
 """The step a picture rests at, as a table: for readers of tables, screen readers and spreadsheets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -10,7 +10,7 @@ from pages.pictures.step import spell
 from spec_core.trace import Step, Trace, depths, words
 
 Cell = str | float | None
-Row = dict[str, Cell]
+Row = Mapping[str, Cell]
 
 
 def fate(step: Step, node: int) -> str:

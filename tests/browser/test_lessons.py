@@ -63,7 +63,7 @@ def test_a_lesson_told_to_its_end_stays_there(visit: Visit) -> None:
     assert at(page) == len(IDS) - 1
     assert page.locator(".turn.later").is_disabled()
     end = moment(page)
-    page.locator(".stage").press("PageDown")
+    page.keyboard.press("PageDown")  # the button that leads no further has kept the keys
     assert moment(page) == end
     settled(page, "at", IDS[-1])
     page.reload()
@@ -150,6 +150,10 @@ def test_a_finger_can_tell_the_whole_lesson(window: Visit) -> None:
             box = button.bounding_box()
             assert min(box["width"], box["height"]) >= 44
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    scene, view = page.locator(".scene").bounding_box(), page.locator(".view").bounding_box()
+    assert scene["width"] > view["width"]  # it is wider than the phone
+    lit = page.locator(".scene .shape").last.bounding_box()
+    assert lit["x"] + lit["width"] / 2 < view["x"] + view["width"]
     assert page.locator(".narration").bounding_box()["y"] > page.locator(".scene").bounding_box()["y"]
 
 
@@ -161,6 +165,17 @@ def test_presenting_a_lesson_obeys_a_clicker(window: Visit) -> None:
     assert at(page) == 2
     assert page.locator(".narration .title").is_visible()
     assert page.locator(".stage .bar").bounding_box()["y"] < 720 - 44
+
+
+def test_another_language_goes_on_where_the_lesson_was(visit: Visit) -> None:
+    page = visit(EAGLE)
+    for _ in range(3):
+        page.locator(".turn.later").click()
+    settled(page, "at", IDS[3])
+    there = moment(page)
+    page.get_by_text("中文", exact=True).click()
+    page.locator(".turn.later", has_text="下一步").wait_for()
+    assert (at_chinese(page), moment(page)) == (3, there)
 
 
 def test_a_link_for_a_lecture_opens_what_it_promises(visit: Visit) -> None:
