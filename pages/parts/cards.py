@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from pages.parts import facts, source
-from pages.parts.colours import look, theme
+from pages.parts.colours import BOTH, either, look, theme
 from pages.parts.state import Origin
 from pages.parts.text import Value, t, t_or
 from pages.parts.tokens import text_html
@@ -32,10 +32,9 @@ def title(card: Card) -> str:
 
 def variables(card: Card) -> str:
     """A method's colours, for everything inside an element."""
-    ground = theme()
-    of = look(card.key, ground)
-    colours = {"hue": of.text, "fill": of.fill, "tint": of.tint, "muted": ground.muted, "ink": ground.ink}
-    return ";".join(f"--{name}:{value}" for name, value in {**colours, "line": ground.line}.items())
+    of = either(card.key)
+    colours = {"hue": of.text, "fill": of.fill, "tint": of.tint, "muted": BOTH.muted, "ink": BOTH.ink}
+    return ";".join(f"--{name}:{value}" for name, value in {**colours, "line": BOTH.line}.items())
 
 
 def frame(card: Card, inner: str) -> str:

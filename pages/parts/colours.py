@@ -26,6 +26,8 @@ THEMES = {
     "light": Theme(paper="#fbf8f1", ink="#23211d", muted="#635d51", line="#d8d0bf"),
     "dark": Theme(paper="#1b1a18", ink="#ece7dc", muted="#b0a898", line="#454139"),
 }
+# Both themes at once, for the browser to choose from.
+BOTH = Theme(*(f"light-dark({day}, {night})" for day, night in zip(*map(astuple, THEMES.values()), strict=True)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts import cards, source
-from pages.parts.colours import theme
+from pages.parts.colours import BOTH
 from pages.parts.text import catalogue, language, t
 
 PAGES = Path(__file__).parents[1]
@@ -77,11 +77,10 @@ def here(member: Member) -> bool:
 
 def hue(member: Member) -> str:
     """The colours of its method here, or plain ink."""
-    ground = theme()
     if here(member):
         return cards.variables(source.methods()[member.method].card)
-    plain = {"hue": ground.ink, "fill": ground.paper, "tint": ground.paper, "muted": ground.muted, "ink": ground.ink}
-    return ";".join(f"--{name}:{value}" for name, value in {**plain, "line": ground.line}.items())
+    plain = {"hue": BOTH.ink, "fill": BOTH.paper, "tint": BOTH.paper, "muted": BOTH.muted, "ink": BOTH.ink}
+    return ";".join(f"--{name}:{value}" for name, value in {**plain, "line": BOTH.line}.items())
 
 
 def inside(path: str) -> str:
@@ -144,8 +143,7 @@ def table(look: str, head: str, body: str) -> str:
 
 def ground() -> str:
     """Colours that are no method's."""
-    of = theme()
-    return f"--ink:{of.ink};--muted:{of.muted};--line:{of.line}"
+    return f"--ink:{BOTH.ink};--muted:{BOTH.muted};--line:{BOTH.line}"
 
 
 def known(way: str) -> str:

@@ -54,7 +54,7 @@ def page(place: Place, pages: Sequence[Place], shown: Shown, app: str) -> bytes:
         "nav": nav(place, pages),
         "heading": html.escape(shown.title),
         "choices": choices(place, pages),
-        "twin": numbers(shown) if place.page == "race" else said(shown.scene),
+        "twin": onward(place, pages) + (numbers(shown) if place.page == "race" else said(shown.scene)),
         "live": live(place, app),
     }
     wide = place.page == "race"
@@ -79,6 +79,13 @@ def tongue(place: Place, other: str) -> str:
     code = stage.TONGUES[other]
     file = html.escape(f"../{other}/{place.file}")
     return f'<a class="tongue" data-stay href="{file}" hreflang="{code}" lang="{code}">{NAMES[other]}</a>'
+
+
+def onward(place: Place, pages: Sequence[Place]) -> str:
+    """From a lesson to the one after it."""
+    lessons = [one for one in pages if not one.choices]
+    later = lessons[lessons.index(place) + 1 :] if place in lessons else []
+    return f"<p>{link(later[0], t('site.next', {'title': t(f'{later[0].page}.title')}))}</p>" if later else ""
 
 
 def option(key: str, value: str) -> str:
@@ -173,7 +180,13 @@ def index(pages: Sequence[Place], app: str) -> bytes:
         parts.append(f'<h2>{html.escape(t("nav.lessons"))}</h2><ol class="doors">{items}</ol>')
     parts += [doors(name, pages) for name in ("race", "step")]
     parts += [part("lecture"), f"{part('app')}<p>{filled('site.live.all', f'?lang={language()}', app)}</p>"]
-    return filled_index(nav(HOME, pages), "".join(parts))
+    return words_alone(nav(HOME, pages), "".join(parts))
+
+
+def words_alone(nav: str, body: str, style: str = "") -> bytes:
+    """A page without a picture. style: what it needs beside the site's own."""
+    given = {"lang": stage.tongue(), "colours": handout.variables(), "frame": asset("site.css") + style}
+    return Template(asset("index.html")).substitute(given | {"nav": nav, "body": body}).encode()
 
 
 def doors(name: str, pages: Sequence[Place]) -> str:
@@ -188,11 +201,6 @@ def doors(name: str, pages: Sequence[Place]) -> str:
 
 def part(name: str) -> str:
     return f"<h2>{html.escape(t(f'site.{name}'))}</h2><p>{html.escape(t(f'site.{name}.text'))}</p>"
-
-
-def filled_index(nav: str, body: str) -> bytes:
-    given = {"lang": stage.tongue(), "colours": handout.variables(), "frame": asset("site.css"), "nav": nav}
-    return Template(asset("index.html")).substitute(given | {"body": body}).encode()
 
 
 def door() -> bytes:

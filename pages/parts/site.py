@@ -15,13 +15,14 @@ from streamlit.logger import set_log_level
 
 from pages.lessons import ORDER
 from pages.lessons.lesson import Lesson
-from pages.parts import leaf, lesson, moment, recorded, source
+from pages.parts import leaf, lesson, moment, recorded, relatives, source
 from pages.parts.handout import Shown
 from pages.parts.leaf import Place
 from pages.parts.text import NAMES, say, t
 from pages.pictures import lanes
 from pages.pictures import step as stepping
 
+FAMILY = "family"  # a lesson without a scene: words and tables
 OUT = Path(__file__).parents[2] / "build" / "site"
 STEPPED = ("code", "maths", "chat")  # prompts whose steps are there: a page of them takes up to 1.4 MB, a race .2
 
@@ -74,7 +75,7 @@ def shown(place: Place) -> Shown | None:
 
 def places(lessons: Sequence[str], prompts: Sequence[str], stepped: Sequence[str]) -> list[Place]:
     """All pages, in the order in which they are offered."""
-    found = [Place(key) for key in lessons if lesson_shown(key)]
+    found = [Place(key) for key in lessons if key == FAMILY or lesson_shown(key)]
     for prompt in prompts:
         tunings = [tuning for tuning in ("device", "published") if recorded.methods(prompt, tuning)]
         pairs = [(tuning, clock) for tuning in tunings for clock in lanes.CLOCKS]
@@ -102,6 +103,8 @@ def build(out: Path, plan: Callable[[], list[Place]], app: str) -> int:
 
 
 def page(place: Place, pages: Sequence[Place], app: str) -> bytes | None:
+    if place.page == FAMILY:
+        return relatives.page(place, pages, app)
     found = shown(place)
     return leaf.page(place, pages, found, app) if found else None
 

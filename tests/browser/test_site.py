@@ -10,19 +10,27 @@ from typing import Any
 import pytest
 
 from pages.parts import recorded, site
+from pages.parts.leaf import Place
 from tests.browser.conftest import Log
 
 LESSON, RACE, STEP = "eagle.html", "race-code-device-ms.html", "step-code-published-dflash.html"
+FAMILY = "family.html"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One lesson, one prompt, as `make site` writes them."""
+    """Some of the pages that `make site` writes."""
     if "code" not in recorded.prompts():
         pytest.skip("no recorded traces are here: run make traces")
     out = tmp_path_factory.mktemp("course") / "site"
-    site.build(out, lambda: site.places(["eagle"], ["code"], ["code"]), "")
+    site.build(out, some, "")
     return out
+
+
+def some() -> list[Place]:
+    return [
+        one for one in site.places(["eagle", "family"], ["code"], ["code"]) if one.file in (LESSON, RACE, STEP, FAMILY)
+    ]
 
 
 @pytest.fixture
@@ -81,6 +89,13 @@ def test_the_other_language_opens_at_the_same_moment(offline: Any, folder: Path)
     page.locator(".tongue").click()
     page.wait_for_url(f"**/zh/{LESSON}#shift")
     assert "错开" in page.locator(".narration .title").inner_text()
+
+
+def test_the_family_leads_to_lessons_and_steps_of_the_site(offline: Any, folder: Path) -> None:
+    page = opened(offline, (folder / "zh" / FAMILY).as_uri())
+    page.locator(f".ds-kin a[href='{STEP}']").click()
+    page.wait_for_url(f"**/{STEP}*")
+    assert drawn(page)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
