@@ -374,18 +374,23 @@ def trained_for(what: str, drafter: Any, target: Any) -> FormatError:
     )
 
 
-def check_target(config: Config, sizes: Sizes, target: DecoderConfig) -> None:
-    """A drafter made for another target decodes correctly and guesses nonsense, so sizes must agree to the letter."""
-    wanted = sizes.target_hidden if isinstance(sizes, Eagle3Config) else sizes.hidden
-    if wanted != target.hidden:
+def check_widths(config: Config, kind: str, target: DecoderConfig) -> None:
+    """The first thing to ask: do the drafter and the target speak of the same rows?"""
+    flat = dict(config)
+    name = "target_hidden_size" if kind == "eagle3" and config.get("target_hidden_size") else "hidden_size"
+    if (wanted := whole(flat, name)) != target.hidden:
         raise trained_for("hidden size", wanted, target.hidden)
+    if (vocab := words_of(config, target)) != target.vocab:
+        raise trained_for("a vocabulary of", vocab, target.vocab)
+
+
+def check_target(config: Config, sizes: Sizes, target: DecoderConfig) -> None:
+    """A drafter made for another target decodes correctly and guesses nonsense, so all that can be compared is."""
     if sizes.hidden != target.hidden and not sizes.own_embedding:
         raise FormatError(
             f"this drafter has hidden size {sizes.hidden} and the target {target.hidden}, so it needs an embedding of "
             "its own, and the file has none"
         )
-    if (vocab := words_of(config, target)) != target.vocab:
-        raise trained_for("a vocabulary of", vocab, target.vocab)
     depth = config.get("num_target_layers")
     if depth and isinstance(sizes, DFlashConfig) and depth != target.layers:
         raise trained_for("a number of layers of", depth, target.layers)
@@ -468,6 +473,7 @@ def parse(config: Config, tensors: Tensors, target: DecoderConfig) -> DrafterNet
     if kind == "eagle3":
         tensors = rename_eagle3(tensors)
     check_shared(config, tensors, kind)
+    check_widths(config, kind, target)
     try:
         sizes = READERS[kind](config, tensors, target)
     except KeyError as error:

@@ -391,8 +391,6 @@ def test_a_drafter_for_another_target_is_refused(target: DecoderConfig, kind: st
 
 def test_a_foreign_width_is_refused(target: DecoderConfig) -> None:
     config, tensors = parts("eagle3")
-    assert "are 3 × 48" in refused(config | {"target_hidden_size": 48}, tensors, target)
-    tensors["fc.weight"] = torch.ones(HIDDEN, 3 * 48)
     said = refused(config | {"target_hidden_size": 48}, tensors, target)
     assert "trained for hidden size 48, the target has 32" in said
 
