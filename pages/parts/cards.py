@@ -178,6 +178,8 @@ def remarks(trace: Trace, plain: Trace | None) -> list[tuple[str, str]]:
         said.append(("alarm", t("note.implausible")))
     if facts.looping(ids(trace)):
         said.append(("note", t("note.loop")))
+    if outside := sum(len(step.beyond) for step in trace.steps):
+        said.append(("note", t("beyond.note", {"n": outside, "all": len(ids(trace))})))
     return said
 
 

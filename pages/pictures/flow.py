@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from pages.pictures.scene import Bars, Frame, Scene, Shape, Value, fit
 from pages.pictures.step import Say, spell
-from spec_core.trace import DraftTree, Step, Trace, accepted, depths, words
+from spec_core.trace import DraftTree, Step, Trace, accepted, words
 
 WIDTH, LEFT = 900.0, 4.0
 TOP, PITCH, TALL = 62.0, 44.0, 28.0
@@ -28,11 +28,6 @@ def liveliest(trace: Trace) -> int:
         late += [number] * (number > 0 and written > READ)
         written += len(step.committed)
     return max(sorted(late), key=lambda n: accepted(trace.steps[n]))
-
-
-def is_block(tree: DraftTree) -> bool:
-    """One pass guessed several places in a row."""
-    return max(tree.passes) == 0 and max(depths(tree)) > 1
 
 
 def favourites(tree: DraftTree, most: int) -> list[int]:

@@ -434,7 +434,8 @@ class Act:
         shape = Shape(
             self.name("bonus"), "rect", x, y, w, STAR_H, "node bonus", "", fit(label, w - 34, 14), mark="★", size=14
         )
-        shape.about = self.say("about.bonus", {"token": label})
+        outside = self.verdict.bonus in self.step.beyond
+        shape.about = self.say("beyond.about" if outside else "about.bonus", {"token": label, "n": self.number})
         shape.bars = self.chart(node)
         return self.director.show(shape)
 

@@ -6,9 +6,10 @@ import string
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from pages.parts import colours, facts, tokens
+from pages.parts import cards, colours, facts, tokens
 from pages.parts.text import catalogue
 from pages.parts.tokens import Mark, pieces
 from spec_core.methods import discover
@@ -144,6 +145,13 @@ def test_the_run_that_drafts_nothing_is_the_yardstick() -> None:
 def test_the_proof_allows_near_ties_only(ids: list[int], dtype: str, verdict: str) -> None:
     other = trace([step([ids[0]], 0, 10), step(ids[1:], len(ids) - 2, 10)], dtype=dtype)
     assert facts.proof(other, trace(PLAIN, dtype=dtype)).verdict == verdict
+
+
+def test_tokens_no_draft_could_hold_are_counted_beside_the_text() -> None:
+    outside = trace([step([3], 0, 10), msgspec.structs.replace(step([4, 5], 1, 10), beyond=[5])])
+    said = [text for kind, text in cards.remarks(outside, None) if kind == "note"]
+    assert EN["beyond.note"].format(n=1, all=3) in said
+    assert not any("vocabulary" in text for _, text in cards.remarks(trace([step([3], 0, 10)]), None))
 
 
 def test_a_slow_run_says_which_passes_made_it_slow() -> None:
