@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
-.PHONY: setup chromium run test check fix traces golden bench bench-app measure draws screenshots site
+.PHONY: setup chromium run test check fix traces golden bench bench-app load measure draws screenshots site
 
 setup: .venv/installed
 	@$(BIN)/python -m models.fetch
@@ -46,6 +46,10 @@ bench:
 
 bench-app:
 	$(BIN)/python -m tests.bench_app --json bench-app.json
+
+# Forty readers on one server for five minutes, and what it survives; SMALL=1 only tries the command.
+load:
+	$(BIN)/python -m tests.load --json load.json $(if $(SMALL),--toy --clients 6 --live 2 --seconds 20 --runs 6)
 
 # The latency lab's recording of this machine.
 measure:

@@ -441,6 +441,11 @@ def tokens_per_second(trace: Trace) -> float:
     return 1000 * sum(len(s.committed) for s in trace.steps[1:]) / ms if ms else 0.0
 
 
+def comparable(*traces: Trace) -> bool:
+    """Their times may be set against each other: nothing else had the device while one of them was measured."""
+    return not any(trace.header.contended for trace in traces)
+
+
 def time_split(traces: Iterable[Trace]) -> dict[PassKind, float]:
     """Milliseconds per kind of pass over all decode steps; `record` is no part of any speed."""
     split: dict[PassKind, float] = {}

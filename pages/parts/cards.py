@@ -14,7 +14,7 @@ from pages.parts.colours import BOTH, either, look, theme
 from pages.parts.state import Origin
 from pages.parts.text import Value, t, t_or
 from pages.parts.tokens import text_html
-from spec_core.trace import Card, DepthCount, Trace, accepted_by_depth, ids, tau, tokens_per_second
+from spec_core.trace import Card, DepthCount, Trace, accepted_by_depth, comparable, ids, tau, tokens_per_second
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
@@ -107,7 +107,7 @@ def scores(traces: Sequence[Trace], origin: Origin) -> str:
 
 def score_row(trace: Trace, plain: Trace | None, slowest: float) -> str:
     card = trace.header.method
-    speed = f"{facts.speedup(trace, plain):.2f}×" if plain else "–"
+    speed = f"{facts.speedup(trace, plain):.2f}×" if plain and comparable(trace, plain) else "–"
     verdict = facts.proof(trace, plain).verdict
     mark = "✓ " if verdict in ("identical", "near") else "✗ " if verdict == "differs" else ""
     steps = max(0, len(trace.steps) - 1)
@@ -253,7 +253,7 @@ def numbers_row(trace: Trace, plain: Trace | None) -> dict[str, str]:
     split = {t(f"kind.{kind}") + " (ms)": f"{ms:.1f}" for kind, ms in facts.per_step(trace).items()}
     return {
         t("table.method"): title(trace.header.method),
-        t("number.speed"): f"{facts.speedup(trace, plain):.2f}" if plain else "–",
+        t("number.speed"): f"{facts.speedup(trace, plain):.2f}" if plain and comparable(trace, plain) else "–",
         t("number.tau"): f"{tau(trace):.2f}",
         t("number.tps"): f"{tokens_per_second(trace):.1f}",
         t("number.steps"): str(max(0, len(trace.steps) - 1)),

@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from spec_core.trace import Difference, PassKind, Trace, decode_ms, difference, ids, tau, time_split, tokens_per_second
+from spec_core.trace import (
+    Difference,
+    PassKind,
+    Trace,
+    comparable,
+    decode_ms,
+    difference,
+    ids,
+    tau,
+    time_split,
+    tokens_per_second,
+)
 
 NEAR_TIE = 1e-4  # logits this close may swap when a sum is taken in another order
 KINDS: tuple[PassKind, ...] = ("draft", "head", "target", "host")
@@ -97,8 +108,8 @@ def per_step(trace: Trace) -> dict[PassKind, float]:
 
 
 def slowness(trace: Trace, plain: Trace) -> Slowness | None:
-    """None for a run that did not lose."""
-    if trace is plain or speedup(trace, plain) >= 1 or not decode_ms(trace):
+    """None for a run that did not lose, or of which nobody can say."""
+    if trace is plain or not comparable(trace, plain) or speedup(trace, plain) >= 1 or not decode_ms(trace):
         return None
     ours, theirs = per_step(trace), per_step(plain)
     kind = max(KINDS, key=lambda k: ours[k] - theirs[k])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pages.pictures.scene import MONO, Frame, Scene, Shape, Value, fit, width
-from spec_core.trace import PassKind, Step, Trace, accepted, ids, tau, text_of, tokens_per_second, words
+from spec_core.trace import PassKind, Step, Trace, accepted, comparable, ids, tau, text_of, tokens_per_second, words
 
 Say = Callable[[str, Mapping[str, Value]], str]
 Clock = Literal["ms", "passes", "model"]
@@ -92,6 +92,11 @@ def speedup(trace: Trace, plain: Trace, clock: Clock) -> float:
     return per_token(plain, clock) / own if own else 0.0
 
 
+def fair(trace: Trace, plain: Trace, clock: Clock) -> bool:
+    """The two may be compared on that clock: one that counts work knows no busy device."""
+    return clock != "ms" or comparable(trace, plain)
+
+
 def mean_leg(trace: Trace, clock: Clock) -> dict[PassKind, float]:
     """A mean step's cost, by kind of work."""
     run = legs(trace, clock)
@@ -100,7 +105,7 @@ def mean_leg(trace: Trace, clock: Clock) -> dict[PassKind, float]:
 
 def lost(trace: Trace, plain: Trace, clock: Clock) -> tuple[PassKind, dict[str, Value]] | None:
     """What makes a losing run's step dearer than a plain one's, in numbers; None for a run that did not lose."""
-    if trace is plain or not 0 < speedup(trace, plain, clock) < EVEN:
+    if trace is plain or not fair(trace, plain, clock) or not 0 < speedup(trace, plain, clock) < EVEN:
         return None
     ours, theirs = mean_leg(trace, clock), mean_leg(plain, clock)
     kind = max(ORDER, key=lambda k: ours[k] - theirs[k])
@@ -136,7 +141,7 @@ class Lane:
         title = Shape(self.name("title"), "text", 0, self.y + 13, look="title", hue=self.key, size=16)
         title.label = self.say("lane.title", {"key": self.key, "title": self.trace.header.method.title})
         facts = f"τ {tau(self.trace):.2f}"
-        if plain is not None:
+        if plain is not None and fair(self.trace, plain, self.clock):
             facts += " · " + self.say("lane.speed", {"x": f"{speedup(self.trace, plain, self.clock):.2f}"})
         numbers = Shape(self.name("tau"), "text", 0, self.y + 30, label=facts, look="number", size=13)
         words_ = Shape(self.name("text"), "text", LEFT, self.y + 39, look="words", size=13)

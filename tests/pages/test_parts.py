@@ -161,6 +161,15 @@ def test_a_slow_run_says_which_passes_made_it_slow() -> None:
     assert facts.slowness(trace([step([3], 0, 10), step([4, 5, 6], 2, 15)]), trace(PLAIN)) is None
 
 
+def test_a_run_on_a_busy_device_is_left_out_of_comparisons() -> None:
+    slow, plain = trace([step([3], 0, 10), step([4], 60, 40)]), trace(PLAIN)
+    busy = msgspec.structs.replace(slow, header=msgspec.structs.replace(slow.header, contended=True))
+    assert "0.25×" in cards.score_row(slow, plain, 1.0)
+    for one, other in ((busy, plain), (slow, busy)):
+        assert "×" not in cards.score_row(one, other, 1.0)
+        assert facts.slowness(one, other) is None
+
+
 def test_a_speed_no_run_can_have_is_doubted() -> None:
     assert facts.implausible(trace([step([3], 0, 10), step([4], 3, 5)]), trace(PLAIN))
     assert not facts.implausible(trace([step([3], 0, 10), step([4, 5, 6], 2, 15)]), trace(PLAIN))

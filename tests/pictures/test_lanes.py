@@ -108,3 +108,16 @@ def test_the_same_text_is_claimed_of_lanes_that_have_it_and_of_no_other(traces: 
     wrong = msgspec.structs.replace(other, steps=[other.steps[0], spoilt, *other.steps[2:]])
     assert claims([plain, other]) == [f"{other.header.method.key}.1.result"]
     assert claims([plain, wrong]) == []
+
+
+def busy(trace: Trace) -> Trace:
+    head = msgspec.structs.replace(trace.header, contended=True)
+    return Trace(head, trace.steps, trace.end)
+
+
+def test_a_run_on_a_busy_device_is_compared_by_work_and_not_by_time(traces: list[Trace]) -> None:
+    for clock in CLOCKS:
+        labels = [shape.label for shape in picture([*map(busy, traces)], clock, say).shapes if shape.id.endswith("tau")]
+        assert any("lane.speed" in label for label in labels) == (clock != "ms")
+        assert any("lane.speed" in s.label for s in picture(traces, clock, say).shapes if s.id.endswith("tau"))
+    assert not any(lost(trace, busy(traces[0]), "ms") for trace in traces)
