@@ -10,6 +10,7 @@ from spec_core.trace import DraftTree, Step, Trace, accepted, depths, ids, tau, 
 
 WIDTH, LEFT, GUTTER = 900.0, 4.0, 28.0
 TOP, ROOM = 74.0, 280.0
+SOME = 3  # tokens of new text that should stand before a place
 READABLE = 9.0  # the least height of a box that can hold a word
 CONTEXT = 12  # tokens of the text shown above
 
@@ -50,8 +51,9 @@ def reach(tree: DraftTree) -> float:
 
 
 def extremes(pair: Sequence[Trace]) -> tuple[Place, Place]:
-    """The places where the second run's tree is longest and broadest."""
-    found = places(pair)
+    """The places where the second run's tree is longest and broadest, once there is some text."""
+    every = places(pair)
+    found = [place for place in every if place.position > SOME] or every
     return tuple(pick(found, key=lambda place: reach(draft(pair[1], place.steps[1]))) for pick in (max, min))  # type: ignore[return-value]
 
 
