@@ -9,6 +9,7 @@ from pathlib import Path
 from string import Template
 from urllib.parse import urlencode
 
+from pages.lessons import ORDER
 from pages.parts import cards, handout, stage
 from pages.parts.choice import prompt_name
 from pages.parts.handout import Shown
@@ -38,7 +39,12 @@ class Place:
         return Place(self.page, tuple((name, value if name == key else old) for name, old in self.choices))
 
 
-HOME = Place("index")
+HOME, TASKS = Place("index"), Place("tasks")
+
+
+def start() -> str:
+    """The app's first page."""
+    return f"?lang={language()}"
 
 
 @cache
@@ -57,8 +63,7 @@ def page(place: Place, pages: Sequence[Place], shown: Shown, app: str) -> bytes:
         "twin": onward(place, pages) + (numbers(shown) if place.page == "race" else said(shown.scene)),
         "live": live(place, app),
     }
-    wide = place.page == "race"
-    return handout.alone(shown.scene, shown.position, manner, around, wide, FOLDER / "page.html")
+    return handout.alone(shown.scene, shown.position, manner, around, shown.wide, FOLDER / "page.html")
 
 
 def nav(place: Place, pages: Sequence[Place]) -> str:
@@ -83,7 +88,7 @@ def tongue(place: Place, other: str) -> str:
 
 def onward(place: Place, pages: Sequence[Place]) -> str:
     """From a lesson to the one after it."""
-    lessons = [one for one in pages if not one.choices]
+    lessons = [one for one in pages if one.page in ORDER]
     later = lessons[lessons.index(place) + 1 :] if place in lessons else []
     return f"<p>{link(later[0], t('site.next', {'title': t(f'{later[0].page}.title')}))}</p>" if later else ""
 
@@ -173,13 +178,15 @@ def filled(key: str, address: str, app: str) -> str:
 
 def index(pages: Sequence[Place], app: str) -> bytes:
     """The first page of a language."""
-    lessons = [one for one in pages if not one.choices]
+    lessons = [one for one in pages if one.page in ORDER]
     parts = [f"<h1>{html.escape(t('start.title'))}</h1><p>{html.escape(t('site.lead'))}</p>"]
     if lessons:
         items = "".join(f"<li>{link(one, t(f'{one.page}.title'))}</li>" for one in lessons)
         parts.append(f'<h2>{html.escape(t("nav.lessons"))}</h2><ol class="doors">{items}</ol>')
     parts += [doors(name, pages) for name in ("race", "step")]
-    parts += [part("lecture"), f"{part('app')}<p>{filled('site.live.all', f'?lang={language()}', app)}</p>"]
+    if TASKS in pages:
+        parts.append(f"<h2>{html.escape(t('nav.tasks'))}</h2><p>{link(TASKS, t('tasks.title'))}</p>")
+    parts += [part("lecture"), f"{part('app')}<p>{filled('site.live.all', start(), app)}</p>"]
     return words_alone(nav(HOME, pages), "".join(parts))
 
 

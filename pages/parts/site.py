@@ -15,14 +15,13 @@ from streamlit.logger import set_log_level
 
 from pages.lessons import ORDER
 from pages.lessons.lesson import Lesson
-from pages.parts import leaf, lesson, moment, recorded, relatives, source
+from pages.parts import exercises, leaf, lesson, moment, recorded, relatives, source
 from pages.parts.handout import Shown
 from pages.parts.leaf import Place
 from pages.parts.text import NAMES, say, t
 from pages.pictures import lanes
 from pages.pictures import step as stepping
 
-FAMILY = "family"  # a lesson without a scene: words and tables
 OUT = Path(__file__).parents[2] / "build" / "site"
 STEPPED = ("code", "maths", "chat")  # prompts whose steps are there: a page of them takes up to 1.4 MB, a race .2
 
@@ -55,7 +54,7 @@ def lesson_shown(key: str) -> Shown | None:
 def race_shown(trace: str, tuning: str, clock: lanes.Clock) -> Shown:
     runs = recorded.lanes(trace, tuning, list(source.methods()))
     scene = lanes.picture(runs, clock, say)
-    return Shown("race", t("race.title"), runs, scene, len(scene.frames) - 1, "replay")
+    return Shown("race", t("race.title"), runs, scene, len(scene.frames) - 1, "replay", wide=True)
 
 
 def step_shown(trace: str, tuning: str, method: str) -> Shown | None:
@@ -65,6 +64,8 @@ def step_shown(trace: str, tuning: str, method: str) -> Shown | None:
     return Shown("step", t("stepping.title"), [run], scene, moment.resting(scene), "replay")
 
 
+Words = Callable[[Place, Sequence[Place], str], bytes]
+WORDS: Mapping[Place, Words] = {Place("family"): relatives.page, leaf.TASKS: exercises.page}  # pages without a scene
 KINDS: Mapping[str, Callable[..., Shown | None]] = {"race": race_shown, "step": step_shown}
 
 
@@ -75,7 +76,7 @@ def shown(place: Place) -> Shown | None:
 
 def places(lessons: Sequence[str], prompts: Sequence[str], stepped: Sequence[str]) -> list[Place]:
     """All pages, in the order in which they are offered."""
-    found = [Place(key) for key in lessons if key == FAMILY or lesson_shown(key)]
+    found = [Place(key) for key in lessons if Place(key) in WORDS or lesson_shown(key)]
     for prompt in prompts:
         tunings = [tuning for tuning in ("device", "published") if recorded.methods(prompt, tuning)]
         pairs = [(tuning, clock) for tuning in tunings for clock in lanes.CLOCKS]
@@ -84,7 +85,7 @@ def places(lessons: Sequence[str], prompts: Sequence[str], stepped: Sequence[str
         known = recorded.methods(prompt, "published")
         methods = [key for key in source.methods() if key in known]
         found += [Place("step", (("trace", prompt), ("tuning", "published"), ("method", key))) for key in methods]
-    return found
+    return [*found, leaf.TASKS]
 
 
 def build(out: Path, plan: Callable[[], list[Place]], app: str) -> int:
@@ -103,8 +104,8 @@ def build(out: Path, plan: Callable[[], list[Place]], app: str) -> int:
 
 
 def page(place: Place, pages: Sequence[Place], app: str) -> bytes | None:
-    if place.page == FAMILY:
-        return relatives.page(place, pages, app)
+    if words := WORDS.get(place):
+        return words(place, pages, app)
     found = shown(place)
     return leaf.page(place, pages, found, app) if found else None
 

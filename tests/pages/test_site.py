@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
-from pages.parts import recorded, relatives, site
+from pages.parts import exercises, recorded, relatives, site
 from pages.parts.leaf import Place
 from pages.parts.text import catalogue
 from pages.pictures import lanes
@@ -124,6 +124,23 @@ def test_ways_into_the_app_become_ways_within_the_site() -> None:
         assert relatives.way("latency?lang=en", "x", pages, "") == "x"
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_tasks_stand_there_with_solutions_folded_and_nothing_left_of_the_markup(language: str, out: Path) -> None:
+    text = (out / language / "tasks.html").read_text("utf-8")
+    tasks = text.count("<section><h2>")
+    assert tasks >= 8
+    assert text.count("<details><summary>") == text.count("</details></section>") == tasks
+    shown = re.sub(r"<style>.*?</style>|<[^>]+>", "", text, flags=re.DOTALL)
+    assert not re.search(r"\*\*|\]\(|`|localhost|###", shown)
+
+
+def test_a_task_links_within_the_site_where_it_can() -> None:
+    pages = [Place("step", (("trace", "code"), ("tuning", "published"), ("method", "eagle3"))), Place("eagle")]
+    with site.spoken("en"):
+        first = exercises.task(exercises.texts()[0], pages, "")
+    assert 'href="step-code-published-eagle3.html"' in first
+
+
 def test_every_lesson_leads_to_the_next() -> None:
     lessons = [Place(key) for key in ("why", "eagle", "family")]
     with site.spoken("en"):
@@ -138,4 +155,4 @@ def test_building_leaves_no_language_behind(pages: list[Path]) -> None:
 def test_a_lesson_nobody_wrote_or_recorded_is_left_out() -> None:
     with site.spoken("en"):
         assert site.told("no such lesson") is None
-        assert site.places(["no such lesson"], [], []) == []
+        assert site.places(["no such lesson"], [], []) == [site.leaf.TASKS]
