@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
+from typing import TypeVar
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -22,7 +23,9 @@ from spec_core.trace import Trace, TraceError, Word, text_of, words
 FILE = Path(__file__).parents[2] / "assets" / "measurements" / "draws.json"
 SHOWN = 12  # continuations with a place of their own in the chart
 SIGMAS = 2  # how far chance alone usually goes
+SPREAD = 0.6  # of a place, over which the marks stand side by side
 SIZES = (200, 1000, 5000, 20000)
+Number = TypeVar("Number", int, float)
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon")
 
 
@@ -53,32 +56,36 @@ def counted() -> None:
         st.info(t("draws.none"))
         return
     st.markdown(t("draws.lead", {"n": found.draws, "arms": len(found.spots[0].arms)}))
-    place = st.segmented_control(
-        t("draws.place"),
-        list(range(len(found.spots))),
-        default=0,
-        required=True,
-        format_func=lambda i: excerpt(found.spots[i], found.words),
-        key="spot",
-    )
-    spot = found.spots[place or 0]
-    names = {i: title(arm) for i, arm in enumerate(spot.arms)}
-    usual = [
-        i for i, arm in enumerate(spot.arms) if arm.wrong or arm.method == "plain" or arm.knobs.get("shape") == SAMPLED
-    ]
-    picked = st.multiselect(t("draws.arms"), list(names), usual, format_func=names.__getitem__, key="arms")
-    shown = [Drawn(names[i], spot.arms[i].method, spot.arms[i].counts, bool(spot.arms[i].wrong)) for i in picked]
+    spot = choose_spot(found)
     labels = [continuation(tokens, found.words) for tokens in spot.continuations]
-    chart = tally([*labels, t("draws.others")], spot.law, shown, found.draws)
+    chart = tally([*labels, t("draws.others")], spot.law, choose_arms(spot), found.draws)
     charts.show(chart, "draws")
-    exact = f"{found.device} ({found.dtype})"
-    st.caption(t("badge.replay", {"device": exact, "date": found.date}) + " · " + t("draws.band"))
+    where = f"{found.device} ({found.dtype})"
+    st.caption(t("badge.replay", {"device": where, "date": found.date}) + " · " + t("draws.band"))
     st.table([row(arm, spot) for arm in spot.arms])
     st.caption(t("draws.test", {"doubt": draws.DOUBT}))
     charts.twin(chart, "draws")
 
 
-SAMPLED = "sampled"  # the shape of a chain drawn from q
+def choose_spot(found: Experiment) -> Spot:
+    """Where there are several places, the reader's choice."""
+    places = range(len(found.spots))
+    names = {i: excerpt(found.spots[i], found.words) for i in places}
+    place = st.radio(t("draws.place"), places, format_func=names.__getitem__, horizontal=True, key="spot")
+    return found.spots[place]
+
+
+def choose_arms(spot: Spot) -> list[Drawn]:
+    """The ways to draw that are in the chart: at first the yardstick, those with reject, and the spoilt ones."""
+    names = {i: title(arm) for i, arm in enumerate(spot.arms)}
+    usual = [i for i, arm in enumerate(spot.arms) if arm.wrong or not arm.asked or by_reject(arm)]
+    picked = st.multiselect(t("draws.arms"), list(names), usual, format_func=names.__getitem__, key="arms")
+    return [Drawn(names[i], spot.arms[i].method, spot.arms[i].counts, bool(spot.arms[i].wrong)) for i in picked]
+
+
+def by_reject(arm: Arm) -> bool:
+    """Its guesses were drawn from q, or were said to be."""
+    return bool(arm.wrong) or arm.knobs.get("shape") == "sampled"
 
 
 def excerpt(spot: Spot, known: dict[int, Word]) -> str:
@@ -95,7 +102,7 @@ def title(arm: Arm) -> str:
     method = t_or(f"method.{arm.method}.title", arm.method)
     if arm.wrong:
         return t(f"draws.wrong.{arm.wrong}", {"method": method})
-    return t("draws.sampled", {"method": method}) if arm.knobs.get("shape") == SAMPLED else method
+    return t("draws.sampled", {"method": method}) if by_reject(arm) else method
 
 
 def row(arm: Arm, spot: Spot) -> dict[str, str]:
@@ -103,9 +110,7 @@ def row(arm: Arm, spot: Spot) -> dict[str, str]:
     found = draws.verdict(arm.counts, spot.law)
     return {
         t("draws.arm"): title(arm),
-        t("draws.rule"): t(
-            "draws.rule.reject" if arm.wrong or arm.knobs.get("shape") == SAMPLED else "draws.rule.match"
-        ),
+        t("draws.rule"): t("draws.rule.reject" if by_reject(arm) else "draws.rule.match"),
         t("draws.held"): f"{arm.held / arm.asked:.0%}" if arm.asked else "–",
         "χ²": f"{found.x:.1f} ({found.df})",
         t("draws.chance"): chance(found.chance),
@@ -118,52 +123,66 @@ def chance(p: float) -> str:
 
 
 def tally(labels: Sequence[str], law: Sequence[float], shown: Sequence[Drawn], n: int) -> charts.Chart:
-    """Expected draws as bars with what chance allows, and what came out as marks."""
+    """Expected draws as bars with what chance allows, and what came out as marks. The last label takes all the rest."""
     few = min(SHOWN, len(labels) - 1)
-    names = [f"{label}" for label in labels[:few]] + [labels[-1]]
-    share = [*law[:few], sum(law[few:])]
-    ground = theme()
-    x = {"type": "category", "tickangle": -35}
-    y = {"title": t("draws.y"), "rangemode": "tozero"}
-    figure = go.Figure(layout=charts.layout(ground, x, y, 420))
-    figure.update_layout(margin_b=110)
-    places = list(range(len(names)))
-    figure.update_xaxes(type="linear", tickvals=places, ticktext=names, range=[-0.6, len(names) - 0.4])
-    spread = [SIGMAS * sqrt(n * p * max(0.0, 1 - p)) for p in share]
-    hover = [t("draws.hover.law", {"text": a, "p": p, "n": n * p}) for a, p in zip(names, share, strict=True)]
-    band = {"array": spread, "color": ground.ink, "thickness": 1.4, "width": 5}
-    figure.add_bar(
-        x=places,
-        y=[n * p for p in share],
-        name=t("draws.law"),
-        marker={"color": ground.line, "line": {"color": ground.muted, "width": 1}},
-        error_y=band,
-        text=hover,
-        textposition="none",
-        hovertemplate="%{text}<extra></extra>",
-    )
-    folded = [[*one.counts[:few], sum(one.counts[few:])] for one in shown]
-    for place, (one, counts) in enumerate(zip(shown, folded, strict=True)):
-        shift = (place - (len(shown) - 1) / 2) * 0.6 / max(1, len(shown))
-        figure.add_trace(marks(one, [i + shift for i in places], counts, names, place))
+    names = [*labels[:few], labels[-1]]
+    share = folded(law, few)
+    figure = blank(names)
+    figure.add_trace(bars(names, share, n))
+    drawn = [Drawn(one.name, one.hue, folded(one.counts, few), one.wrong) for one in shown]
+    for place, one in enumerate(drawn):
+        shift = (place - (len(drawn) - 1) / 2) * SPREAD / max(1, len(drawn))
+        figure.add_trace(marks(one, [i + shift for i in range(len(names))], names, place))
     rows: list[charts.Row] = [
-        {
-            t("draws.text"): name,
-            t("draws.law"): round(n * p, 1),
-            **{one.name: counts[i] for one, counts in zip(shown, folded, strict=True)},
-        }
+        {t("draws.text"): name, t("draws.law"): round(n * p, 1), **{one.name: one.counts[i] for one in drawn}}
         for i, (name, p) in enumerate(zip(names, share, strict=True))
     ]
     return charts.Chart(figure, t("draws.alt"), rows)
 
 
-def marks(one: Drawn, x: list[float], counts: Sequence[int], names: Sequence[str], place: int) -> go.Scatter:
-    said = [t("draws.hover", {"name": one.name, "text": a, "count": c}) for a, c in zip(names, counts, strict=True)]
+def folded(values: Sequence[Number], few: int) -> list[Number]:
+    """The first `few`, and the sum of all others."""
+    return [*values[:few], sum(values[few:])]  # type: ignore[list-item]
+
+
+def blank(names: Sequence[str]) -> go.Figure:
+    """A place a name, and room below for the names."""
+    x: dict[str, object] = {"tickangle": -35, "tickvals": list(range(len(names))), "ticktext": list(names)}
+    y: dict[str, object] = {"title": t("draws.y"), "rangemode": "tozero"}
+    figure = go.Figure(layout=charts.layout(theme(), {**x, "range": [-0.6, len(names) - 0.4]}, y, 420))
+    figure.update_layout(margin_b=110)
+    return figure
+
+
+def bars(names: Sequence[str], share: Sequence[float], n: int) -> go.Bar:
+    """What the law expects of `n` draws."""
+    ground = theme()
+    spread = [SIGMAS * sqrt(n * p * max(0.0, 1 - p)) for p in share]
+    return go.Bar(
+        x=list(range(len(names))),
+        y=[n * p for p in share],
+        name=t("draws.law"),
+        marker={"color": ground.line, "line": {"color": ground.muted, "width": 1}},
+        error_y={"array": spread, "color": ground.ink, "thickness": 1.4, "width": 5},
+        text=[t("draws.hover.law", {"text": a, "p": p, "n": n * p}) for a, p in zip(names, share, strict=True)],
+        textposition="none",
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def marks(one: Drawn, x: list[float], names: Sequence[str], place: int) -> go.Scatter:
+    """What came out of one way to draw."""
+    said = [t("draws.hover", {"name": one.name, "text": a, "count": c}) for a, c in zip(names, one.counts, strict=True)]
     colour = look(one.hue, theme()).fill
     symbol = "x" if one.wrong else SYMBOLS[place % len(SYMBOLS)]
-    marker = {"symbol": symbol, "size": 10, "color": colour, "line": {"width": 1, "color": theme().ink}}
     return go.Scatter(
-        x=x, y=counts, name=one.name, mode="markers", marker=marker, text=said, hovertemplate="%{text}<extra></extra>"
+        x=x,
+        y=one.counts,
+        name=one.name,
+        mode="markers",
+        marker={"symbol": symbol, "size": 10, "color": colour, "line": {"width": 1, "color": theme().ink}},
+        text=said,
+        hovertemplate="%{text}<extra></extra>",
     )
 
 

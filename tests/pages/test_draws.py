@@ -10,12 +10,12 @@ from pages.parts import recorded
 from pages.parts.text import catalogue
 from spec_core import draws
 from spec_core.draws import Arm, Experiment, Spot
-from spec_core.trace import Network, Sampling
+from spec_core.trace import KnobValue, Network, Sampling, Word
 from tests.pages.conftest import address, open_page
 
 SHIPPED = recorded.FOLDER
 LAW = [0.5, 0.3, 0.2]
-SHORT = {"shape": "sampled"}
+SHORT: dict[str, KnobValue] = {"shape": "sampled"}
 ARMS = [
     Arm("plain", {}, [505, 297, 198], 0, 0),
     Arm("eagle", SHORT, [490, 310, 200], 1000, 400),
@@ -29,7 +29,7 @@ def experiment(pinned: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """The repository's recordings, and a small experiment in place of its own."""
     network = Network("toy", "hash", 1, 2, 3, 4, 5)
     spot = Spot([1, 2], 3, [[4, 5], [4, 6]], LAW, ARMS)
-    known = {1: "It", 2: " is", 3: " a", 4: " red", 5: " car", 6: " bus"}
+    known: dict[int, Word] = {1: "It", 2: " is", 3: " a", 4: " red", 5: " car", 6: " bus"}
     found = Experiment("id", "2026-11-30", "cpu", "float32", network, {}, "story", Sampling(1.0), 1000, [spot], known)
     path = tmp_path / "draws.json"
     draws.save(found, path)
@@ -53,8 +53,8 @@ def test_the_chart_shows_what_is_expected_and_what_came() -> None:
     chart = part.tally(["x", "y", "others"], LAW, shown, 1000)
     assert [row[EN["draws.law"]] for row in chart.rows] == [500.0, 300.0, 200.0]
     assert [row["a"] for row in chart.rows] == [505, 297, 198]
-    bar = chart.figure.data[0]
-    assert bar.error_y.array[0] == pytest.approx(2 * (1000 * 0.25) ** 0.5)
+    bar = part.bars(["x", "y", "others"], LAW, 1000)
+    assert bar.to_plotly_json()["error_y"]["array"][0] == pytest.approx(2 * (1000 * 0.25) ** 0.5)
 
 
 def test_what_finds_no_place_is_counted_with_the_others() -> None:
