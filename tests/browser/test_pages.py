@@ -40,7 +40,7 @@ def turn_dark(page: Any) -> None:
     page.wait_for_function("() => getComputedStyle(document.querySelector('.stApp')).colorScheme === 'dark'")
 
 
-@pytest.mark.parametrize("name", [*pages(), *LESSONS])
+@pytest.mark.parametrize("name", [*pages(), *LESSONS, "family"])
 def test_a_page_is_quiet_and_open_to_all(window: Visit, server: str, name: str) -> None:
     page = window(f"{'' if name == 'start' else name}?lang=en")
     page.wait_for_load_state("networkidle")

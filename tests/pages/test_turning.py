@@ -74,3 +74,14 @@ def test_the_table_holds_every_run() -> None:
     names = [name for names in turning.knobs(method).values() for name in names.values()]
     runs = [recorded.recording(turning.prompt_of(method), KEY, name) for name in names]
     assert list(rows["τ"]) == [f"{tau(run):.2f}" for run in runs if run]
+
+
+def test_the_cost_of_drafts_is_drawn_when_it_is_opened_and_follows_the_sliders() -> None:
+    at = open_page(KEY, "en", layers="3")
+    assert len(at.get("plotly_chart")) == 0
+    at.session_state["fold.turn.cost"] = True
+    at.run()
+    chart = json.loads(at.get("plotly_chart")[0].proto.spec)
+    curves = {trace["name"] for trace in chart["data"]}
+    assert any("3-layer" in name for name in curves)
+    assert not any("4-layer" in name or "5-layer" in name for name in curves)
