@@ -113,11 +113,11 @@ export class Stage {
     this.root.lang = data.lang;
     this.root.classList.toggle("present", Boolean(data.present));
     this.root.classList.toggle("wide", Boolean(data.wide));
-    this.name();
     for (const [key, colours] of Object.entries(this.hues))
       for (const [role, colour] of Object.entries(colours)) this.root.style.setProperty(`--${key}-${role}`, colour);
     const fresh = this.id !== data.id;
     if (fresh) this.load(data);
+    this.name();
     const place = this.position;
     const moves = fresh && data.autoplay && !still();
     this.show(moves ? 0 : place, fresh ? undefined : this.line); // an untouched page shows how it moves: from the start to where it is to rest
@@ -147,7 +147,7 @@ export class Stage {
 
   name() {
     const w = this.words;
-    this.root.setAttribute("aria-label", w.stage);
+    this.root.setAttribute("aria-label", this.lines.length ? w.told : w.stage);
     for (const [node, word] of [[this.first, w.first], [this.back, w.back], [this.next, w.next], [this.last, w.last]]) {
       node.title = word;
       node.setAttribute("aria-label", word);

@@ -15,7 +15,7 @@ from pages.pictures.scene import Scene
 ASSETS = Path(__file__).parents[2] / "assets"
 SCRIPTS = ("stage/reel.mjs", "stage/draw.mjs", "stage/narration.mjs", "stage/still.mjs", "stage.mjs")
 WORDS = ("stage", "first", "back", "next", "last", "play", "pause", "scrub", "speed", "hint", "one", "two", "keep")
-LESSON_WORDS = ("narration", "earlier", "later", "part", "task", "right", "wrong", "reveal")
+LESSON_WORDS = ("told", "narration", "earlier", "later", "part", "task", "right", "wrong", "reveal")
 TONGUES = {"en": "en", "zh": "zh-Hans"}
 LATER = {"n": "{n}", "all": "{all}"}  # placeholders that the stage itself fills
 

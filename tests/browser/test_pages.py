@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from pages.lessons import ORDER
 from tests.browser.app import ROOT
-from tests.browser.conftest import LESSONS
 from tests.browser.test_app import Visit
 
 # Rule and part of a selector of what Streamlit itself does wrong, where no page of ours can help it.
 STREAMLITS: dict[str, tuple[str, ...]] = {}
 
 
-def pages() -> tuple[str, ...]:
-    """As app.py lists them."""
+def pages() -> list[str]:
+    """As app.py lists them, the lessons too."""
     body = ast.parse((ROOT / "app.py").read_text("utf-8")).body
     named = (node for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PAGES")
-    return ast.literal_eval(next(named).value)
+    return [*ast.literal_eval(next(named).value), *(name for name in ORDER if (ROOT / f"pages/{name}.py").exists())]
 
 
 def serious(page: Any) -> list[str]:
@@ -40,7 +40,7 @@ def turn_dark(page: Any) -> None:
     page.wait_for_function("() => getComputedStyle(document.querySelector('.stApp')).colorScheme === 'dark'")
 
 
-@pytest.mark.parametrize("name", [*pages(), *LESSONS, "family"])
+@pytest.mark.parametrize("name", pages())
 def test_a_page_is_quiet_and_open_to_all(window: Visit, server: str, name: str) -> None:
     page = window(f"{'' if name == 'start' else name}?lang=en")
     page.wait_for_load_state("networkidle")
