@@ -54,9 +54,10 @@ def recorded(path: Path, changed: float) -> Measurement | None:
 
 
 def machines() -> list[Machine]:
-    """Own ones first, then what is recorded; those without a single curve are left out."""
+    """Own ones first, then what is recorded, whole targets before modelled ones; what has no curve is left out."""
     files = sorted(FOLDER.glob("*.jsonl*"))
     found = [(path, recorded(path, path.stat().st_mtime)) for path in files]
     shipped = [Machine(path.name.split(".jsonl")[0], one, "replay") for path, one in found if one]
+    shipped.sort(key=lambda one: one.measurement.setup.modelled)
     known = [*bench().own, *shipped]
     return [one for one in known if any(task.method for task in one.measurement.points)]
