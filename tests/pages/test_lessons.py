@@ -2,8 +2,9 @@
 
 import importlib
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pages.lessons.lesson import Beat, Lesson
 from pages.parts import lesson as part
 from pages.parts import recorded, text
 from pages.parts.text import catalogue
+from pages.pictures.scene import Scene, Value, state
 from tests.pages.conftest import address, open_page, scene_of
 from tests.pages.tiny import LESSON as TINY
 from tests.pages.tiny import TEXTS
@@ -73,6 +75,32 @@ def test_a_lesson_has_the_texts_it_needs_and_no_other(told: Lesson, tiny_texts: 
 @pytest.mark.parametrize("told", LESSONS, ids=lambda told: told.key)
 def test_a_question_has_one_right_option(told: Lesson) -> None:
     assert all(1 <= beat.right <= beat.options for beat in told.beats if beat.options)
+
+
+def on_stage(scene: Scene, frame: int) -> set[str]:
+    """All looks that can be seen at a frame."""
+    now, shapes = state(scene, frame), {shape.id: shape for shape in scene.shapes}
+    seen = [(now.get(name, {}), shape) for name, shape in shapes.items()]
+    return {
+        word
+        for change, shape in seen
+        if change.get("on", shape.on)
+        for word in str(change.get("look", shape.look)).split()
+    }
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("told", LESSONS, ids=lambda told: told.key)
+def test_what_a_text_can_light_is_on_stage_when_it_is_said(told: Lesson, language: str) -> None:
+    def speak(key: str, values: Mapping[str, Value]) -> str:
+        return catalogue(language)[key].format_map(values)
+
+    casts = [[recorded.recording(prompt, *one) for one in told.cast] for prompt in part.prompts(told)]
+    found = told.choose(([run for run in cast if run] for cast in casts), speak)
+    assert found
+    for line in found[1].lines:
+        lights = set(re.findall(r"\]\(([^)]+)\)", line.text + line.task))
+        assert lights <= on_stage(found[1], line.frame), line.id
 
 
 def test_every_lesson_is_in_the_navigation() -> None:
