@@ -12,11 +12,12 @@ from pages.pictures.step import Say, spell
 from spec_core.trace import DraftTree, Step, Trace, accepted, words
 
 WIDTH, LEFT = 900.0, 4.0
-TOP, PITCH, TALL = 62.0, 44.0, 28.0
+TOP, PITCH, TALL = 62.0, 46.0, 30.0
 READ = 3  # tokens shown that the target has read; the root is the next row
 PASSES = 3  # draft passes followed
 WIDE, NARROW, STACK = 100.0, 52.0, 112.0  # a column of tokens, of vectors, the target's layers
-SLIM, FINE = 24.0, 12.0  # a vector among several; the small print
+SLIM = 28.0  # a vector among several
+WORD, NUMBER, FINE = 14.0, 13.0, 11.0  # sizes of letters
 
 Change = dict[str, dict[str, Value]]
 
@@ -159,7 +160,7 @@ class Flow:
         """A token in a row of a column."""
         x, w = self.at.x[column], self.at.w[column]
         hue = "" if "root" in look else self.hue
-        shape = Shape(name, "rect", x, row_y(row), w, TALL, look, hue, fit(self.token(token), w - 12, 13))
+        shape = Shape(name, "rect", x, row_y(row), w, TALL, look, hue, fit(self.token(token), w - 12, WORD), size=WORD)
         shape.about = self.say(f"flow.about.{column}", {"token": self.token(token)})
         return shape
 
@@ -172,7 +173,9 @@ class Flow:
         for i in range(count):
             x = self.at.x[column] + i * (w + 2)
             box = Shape(f"{name}.{i}", "rect", x, row_y(row), w, TALL, look, hue)
-            box.label, box.size = (str(self.drafter.hidden), 12) if count == 1 else (str(self.drafter.taps[i]), 10)
+            box.label, box.size = (
+                (str(self.drafter.hidden), NUMBER) if count == 1 else (str(self.drafter.taps[i]), FINE)
+            )
             box.about = self.say(f"flow.about.{column}", {**self.sizes, "token": self.owner(row)})
             boxes.append(box)
         return boxes
@@ -198,7 +201,7 @@ class Flow:
             f"z.{column}", "text", x, TOP - 14, label=self.say(f"flow.size.{self.kind_of(column)}", self.sizes)
         )
         name.look, name.anchor = "heading", "middle"
-        size.look, size.anchor, size.size = "muted", "middle", FINE
+        size.look, size.anchor = "muted", "middle"
         return [name, size] if size.label else [name]
 
     def kind_of(self, column: str) -> str:
@@ -224,7 +227,7 @@ class Flow:
         y = TOP + rows * PITCH + 12
         numbers = []
         for tap in self.drafter.taps:
-            number = Shape(f"kn{tap}", "text", x + (tap - 0.5) * step, y, label=str(tap), look="heading tap", size=FINE)
+            number = Shape(f"kn{tap}", "text", x + (tap - 0.5) * step, y, label=str(tap), look="heading tap")
             number.anchor = "middle"
             numbers.append(number)
         return numbers
@@ -327,7 +330,7 @@ class Chain(Flow):
             return []
         row, node = root - 1 + index, self.way[index]
         chip = self.chip(f"g{index}", "guess", row, self.step.draft.tokens[node], "node pending guess")
-        chip.label = fit(chip.label, WIDE - 50, 13)
+        chip.label = fit(self.token(self.step.draft.tokens[node]), WIDE - 52, WORD)
         chip.note, chip.bars = f"{self.step.draft.probs[node]:.2f}".lstrip("0"), f"b{index}"
         self.bars[chip.bars] = rivals(self.step.draft, self.step.draft.parents[node], self.known)
         return [
@@ -353,7 +356,7 @@ class Chain(Flow):
         """The last output once more, where a feature stands."""
         x, w = self.at.x[self.source], self.at.w[self.source]
         box = Shape(f"{name}.0", "rect", x, row_y(row), w, TALL, "node pending out fed", self.hue)
-        box.label, box.size = (str(self.drafter.hidden), 12) if w >= NARROW else ("", 12)
+        box.label, box.size = (str(self.drafter.hidden) if w >= NARROW else ""), NUMBER
         box.about = self.say("flow.about.fed", {**self.sizes, "token": self.owner(row)})
         return [box]
 

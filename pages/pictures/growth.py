@@ -197,7 +197,7 @@ class Growth:
         """The candidates nobody names."""
         y = TOP + ROOM + CELLS + 12
         label = self.say("growth.more", {"n": more})
-        return Shape(f"m{level}", "text", self.column_x(level), y, label=label, look="muted", size=11)
+        return Shape(f"m{level}", "text", self.column_x(level), y, label=label, look="muted", size=12)
 
     def choose(self, level: int) -> None:
         """The likeliest of them go on to the next pass; behind the last level nobody does."""
