@@ -135,14 +135,19 @@ def stored_dtype(tensors: Tensors) -> torch.dtype:
 
 def fingerprint(folder: Path) -> str:
     """A short hash of what a folder holds: its config and, per weight file, the size and the first and last 64 kB."""
-    digest = hashlib.sha256((folder / "config.json").read_bytes())
-    for path in weight_files(folder):
+    return digest(weight_files(folder), (folder / "config.json").read_bytes())
+
+
+def digest(paths: Iterable[Path], start: bytes = b"") -> str:
+    """A short hash of names, sizes, and the first and last 64 kB of files."""
+    found = hashlib.sha256(start)
+    for path in paths:
         size = path.stat().st_size
         with path.open("rb") as file:
-            digest.update(f"{path.name} {size}".encode() + file.read(65536))
+            found.update(f"{path.name} {size}".encode() + file.read(65536))
             file.seek(max(0, size - 65536))
-            digest.update(file.read())
-    return digest.hexdigest()[:16]
+            found.update(file.read())
+    return found.hexdigest()[:16]
 
 
 def short(error: Exception) -> str:

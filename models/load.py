@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from models import catalog, files, formats
+from models import catalog, files, formats, gguf
 from models.decoder import ConfigError, Decoder, DecoderConfig, read_config
 from models.fetch import fetch_embedded
 from models.heads import DFlashHead, DrafterNetwork, Eagle3Head, EagleHead
@@ -129,12 +129,12 @@ def pick_dtype(device: torch.device, name: str = "auto", stored: torch.dtype = t
 
 
 def resolve(source: str) -> Path:
-    """A catalog source → a folder: the embedded target, a bundled drafter, a local folder, or a hub snapshot."""
+    """A catalog source → a folder: the embedded target, a bundled drafter, a local folder (or GGUF), a hub snapshot."""
     if source == "embedded":
         return fetch_embedded()
     if source.startswith("bundled:"):
         return catalog.BUNDLED / source.removeprefix("bundled:")
-    if Path(source).is_dir():
+    if Path(source).is_dir() or source.endswith(".gguf") and Path(source).is_file():
         return Path(source)
     return download(source)
 
@@ -187,6 +187,13 @@ def read_decoder(folder: Path, device: torch.device, dtype: str) -> Decoder:
     tensors = {name: t for name, t in files.read_tensors(folder).items() if "rotary_emb" not in name}
     files.check_types(tensors)
     kind = fitting(config, files.stored_dtype(tensors), device, dtype)
+    return assemble(config, tensors, device, kind, folder.name)
+
+
+def assemble(
+    config: DecoderConfig, tensors: files.Tensors, device: torch.device, kind: torch.dtype, name: str
+) -> Decoder:
+    """Weights under Hugging Face's names → a decoder on `device`, ready to run."""
     with torch.device("meta"):
         decoder = Decoder(config)
     if config.tied and EMBEDDING in tensors:  # never tied merely because the head is absent: that file has lost it
@@ -194,7 +201,7 @@ def read_decoder(folder: Path, device: torch.device, dtype: str) -> Decoder:
     try:
         formats.check_names(decoder.state_dict(), tensors)
     except formats.FormatError as error:
-        raise LoadError(f"{folder.name}: {error}") from error
+        raise LoadError(f"{name}: {error}") from error
     decoder.load_state_dict(tensors, assign=True)
     if config.tied:
         decoder.lm_head.weight = decoder.model.embed_tokens.weight  # one weight again, so that it is copied once
@@ -220,10 +227,22 @@ def load_target(name: str = "smollm2-135m", device: str = "auto", dtype: str = "
     place = pick_device(device)
     torch.backends.cuda.matmul.allow_tf32 = False  # lossless means the same fp32 sums on every path
     torch.backends.cudnn.allow_tf32 = False
+    if (path := gguf.find(folder)) is not None:
+        return load_gguf(path, pair, place, dtype)
     decoder = read_decoder(folder, place, dtype)
     tokenizer = Tokenizer.load(folder, pair.template) if (folder / "tokenizer_config.json").exists() else None
     stops = stop_ids(folder, tokenizer)
     return Model(decoder, tokenizer, pair.title, files.fingerprint(folder), stops, dict(pair.drafters))
+
+
+def load_gguf(path: Path, pair: catalog.Pair, device: torch.device, dtype: str) -> Model:
+    """A target that is one GGUF file."""
+    file = gguf.File.open(path)
+    kind = fitting(file.config, file.stored, device, dtype)
+    decoder = assemble(file.config, dict(file.tensors(kind)), device, kind, path.name)
+    tokenizer = gguf.tokenizer(file)
+    stops = gguf.stops(file) | tokenizer.stops()
+    return Model(decoder, tokenizer, path.stem, files.digest([path]), frozenset(stops), dict(pair.drafters))
 
 
 def load_network(model: Model, source: str) -> Network:
