@@ -1,7 +1,9 @@
 """The sliders below the DFlash lesson switch between recorded runs, one knob at a time, and stand in the address."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import streamlit as st
@@ -85,3 +87,14 @@ def test_the_cost_of_drafts_is_drawn_when_it_is_opened_and_follows_the_sliders()
     curves = {trace["name"] for trace in chart["data"]}
     assert any("3-layer" in name for name in curves)
     assert not any("4-layer" in name or "5-layer" in name for name in curves)
+
+
+def test_without_the_variants_the_lesson_stands_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in SHIPPED.glob("chat.*.published.jsonl.gz"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    st.cache_data.clear()
+    at = open_page(KEY, "en")
+    assert not at.exception
+    assert len(at.get("bidi_component")) == 1
+    assert len(at.select_slider) == 0
