@@ -249,6 +249,7 @@ export class Stage {
     this.position = position;
     this.line = line;
     this.narration.show(line);
+    this.narration.wake((light) => this.wearers(light).length > 0);
     this.scrub.value = position;
     this.scrub.setAttribute("aria-valuetext", frame.caption);
     this.headline.textContent = frame.caption;
@@ -326,7 +327,11 @@ export class Stage {
     if (this.lit === name) return;
     this.lit = name;
     for (const node of this.drawn.values()) node.classList.toggle("lit", this.lights(node.now));
-    this.svg.classList.toggle("lighting", [...this.drawn.values()].some((node) => this.lights(node.now)));
+    this.svg.classList.toggle("lighting", name !== null && this.wearers(name).length > 0);
+  }
+
+  wearers(light) {
+    return [...this.drawn.values()].filter((node) => wears(node.now.look, light));
   }
 
   point(id) {

@@ -77,6 +77,11 @@ export class Narration {
     return told;
   }
 
+  // A word whose shapes are not on stage now does not offer itself.
+  wake(there) {
+    for (const word of this.lights()) word.classList.toggle("idle", !there(word.dataset.light));
+  }
+
   paragraph(name, text) {
     const node = make("p", { class: name });
     for (const piece of pieces(text))
