@@ -29,7 +29,7 @@ def section() -> None:
     charts.show(shown, "rows")
     modelled = one.measurement.setup.modelled
     said = model_badge(t("split.model")) if modelled else badge(one)
-    st.caption(f"{one.name} · {said}  \n{model_badge(t('rows.model'))}")
+    st.caption(f"{one.measurement.setup.target.id} · {said}  \n{model_badge(t('rows.model'))}")
     turn = doubled(points)
     st.markdown(t("rows.told", told(points)) + (" " + t("rows.turn", {"turn": turn}) if turn else ""))
     charts.twin(shown, "rows")
