@@ -151,7 +151,7 @@ def measure(browser: Any, servers: int, visits: int) -> Iterator[Result]:
             times = [seconds_to_picture(browser, f"{address}/{page}") for _ in range(visits)]
             yield first_picture(f"{page}, warm server", times)
         yield frames(browser, f"{address}/{large_step()}", f"step with {MANY} nodes or more", "4", 8000)
-        yield frames(browser, f"{address}/race", "race of six lanes", "1", 8000)
+        yield frames(browser, f"{address}/race", "race of all lanes", "1", 8000)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

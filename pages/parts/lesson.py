@@ -34,9 +34,10 @@ def lesson(told: Lesson) -> Sequence[Trace]:
 
 
 def prompts(told: Lesson) -> list[str]:
-    """Those of which every run of the cast is recorded; nothing is read yet."""
+    """Those of which every run of the cast is recorded, the app's opening one first; nothing is read yet."""
     wanted = {prompt: [recorded.Recording(prompt, *part) for part in told.cast] for prompt in recorded.prompts()}
-    return [prompt for prompt, cast in wanted.items() if all(one.path.exists() for one in cast)]
+    there = [prompt for prompt, cast in wanted.items() if all(one.path.exists() for one in cast)]
+    return sorted(there, key=lambda prompt: prompt != recorded.opening_prompt())
 
 
 def played(told: Lesson, prompt: str) -> tuple[list[Trace], Scene] | None:

@@ -55,6 +55,13 @@ def recording(prompt: str, method: str, preset: str) -> Trace | None:
         return None
 
 
+def opening_prompt() -> str:
+    """The prompt of the recording the app opens with; "" where none is named."""
+    with suppress(OSError):
+        return (FOLDER / "opening.txt").read_text(encoding="utf-8").split(".")[0].strip()
+    return ""
+
+
 def opening() -> Trace | None:
     """The recording the app opens with: the one `make traces` named, else the first of a method with a drafter."""
     with suppress(OSError, TypeError):
