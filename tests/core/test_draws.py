@@ -77,3 +77,14 @@ def test_another_file_is_refused_with_a_reason(tmp_path: Path) -> None:
     for name in ("bad.json", "empty.json", "missing.json"):
         with pytest.raises(TraceError, match="is no sampling experiment"):
             draws.load(tmp_path / name)
+
+
+def test_the_shipped_experiment_catches_just_the_spoilt_arms() -> None:
+    found = draws.load(Path(__file__).parents[2] / "assets/measurements/draws.json")
+    for spot in found.spots:
+        assert len(spot.law) == len(spot.continuations) + 1
+        assert sum(spot.law) == pytest.approx(1, abs=1e-4)
+        for arm in spot.arms:
+            assert sum(arm.counts) == found.draws
+            assert verdict(arm.counts, spot.law).fits == (not arm.wrong), (arm.method, arm.wrong)
+        assert {arm.wrong for arm in spot.arms} > {""}
