@@ -1,4 +1,4 @@
-"""Inside a draft: which target layers are lent, what is joined with what, and what a guess has to wait for.
+"""Inside a draft that goes from guess to guess: which target layers are lent, what is joined with what, what waits.
 
 A row is a token, from top to bottom; the way leads from left to right. All sizes are the run's own, from its header.
 What is the target's wears ink, what is the drafter's its method's hue.
@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from pages.pictures.scene import Bars, Frame, Scene, Shape, Value, fit
 from pages.pictures.step import Say, spell
-from spec_core.trace import DraftTree, Step, Trace, accepted, words
+from spec_core.trace import DraftTree, Step, Trace, Word, accepted, words
 
 WIDTH, LEFT = 900.0, 4.0
 TOP, PITCH, TALL = 62.0, 46.0, 30.0
@@ -42,12 +42,12 @@ def favourites(tree: DraftTree, most: int) -> list[int]:
     return way[1:]
 
 
-def rivals(tree: DraftTree, parent: int, known: Mapping[int, object]) -> Bars:
+def rivals(tree: DraftTree, parent: int, known: Mapping[int, Word]) -> Bars:
     """What the drafter gave to its first choices after `parent`, and nothing for the target, who was not asked yet."""
     pairs = [(tree.tokens[i], tree.probs[i]) for i, up in enumerate(tree.parents) if up == parent]
     pairs += [pair for lost in tree.others if lost.node == parent for pair in zip(lost.tokens, lost.probs, strict=True)]
     best = sorted(pairs, key=lambda pair: -pair[1])[:6]
-    return Bars([[spell(known.get(token, f"<{token}>")), -1.0, q] for token, q in best])  # type: ignore[arg-type]
+    return Bars([[spell(known.get(token, f"<{token}>")), -1.0, q] for token, q in best])
 
 
 class Columns:
@@ -87,7 +87,7 @@ def return_way(x: float, y: float, to_x: float, to_y: float, lane: float) -> str
 
 
 class Flow:
-    """One step's draft from the inside: columns, shapes and frames; what both kinds of drafters share."""
+    """One step's draft from the inside: (feature, embedding of the next token) → the next feature → a token."""
 
     def __init__(self, trace: Trace, number: int, say: Say):
         assert trace.header.drafter, "a run without a drafter has no inside"
@@ -241,7 +241,7 @@ class Flow:
             for row in rows
         ]
 
-    # Frames both kinds begin with
+    # Frames
 
     def begin(self, rows: int) -> int:
         """The text, the target's reading of it, its features. Returns the root's row."""
@@ -265,14 +265,7 @@ class Flow:
         change = self.show(*self.machine("fc", "node pending", height), *self.headings("mixed"), *boxes, *ways)
         self.frame("fuse", change)
 
-    def scene(self, rows: int) -> Scene:
-        return Scene(WIDTH, row_y(rows) + 6, self.shapes, self.frames, self.bars)
-
-
-class Chain(Flow):
-    """A drafter that goes from its own guess to the next: (feature, next token's embedding) → the next feature."""
-
-    def draw(self) -> Scene:
+    def scene(self) -> Scene:
         rows = READ + max(2, len(self.way))
         root = self.begin(rows)
         self.embed(root)
@@ -282,7 +275,7 @@ class Chain(Flow):
             self.feed(root, index)
             self.again(root, index)
         self.wait()
-        return self.scene(rows + 1)
+        return Scene(WIDTH, row_y(rows + 1) + 6, self.shapes, self.frames, self.bars)
 
     @property
     def source(self) -> str:
@@ -386,4 +379,4 @@ class Chain(Flow):
 
 def picture(trace: Trace, number: int, say: Say) -> Scene:
     """The inside of step `number` of a run with a drafter."""
-    return Chain(trace, number, say).draw()
+    return Flow(trace, number, say).scene()

@@ -54,7 +54,11 @@ def extremes(pair: Sequence[Trace]) -> tuple[Place, Place]:
     """The places where the second run's tree is longest and broadest, once there is some text."""
     every = places(pair)
     found = [place for place in every if place.position > SOME] or every
-    return tuple(pick(found, key=lambda place: reach(draft(pair[1], place.steps[1]))) for pick in (max, min))  # type: ignore[return-value]
+
+    def length(place: Place) -> float:
+        return reach(draft(pair[1], place.steps[1]))
+
+    return max(found, key=length), min(found, key=length)
 
 
 def draft(trace: Trace, number: int) -> DraftTree:
