@@ -297,7 +297,7 @@ class Waiting:
         count = int(self.longest / step) + 1
         for i in range(count + 1):
             x = LEFT + i * step * self.lanes[0].scale
-            if x > WIDTH - 30:
+            if x > WIDTH - RIGHT + 40:  # the unit stands there
                 break
             for n, lane in enumerate(self.lanes):
                 top = lane.top + HEAD - 4
