@@ -421,8 +421,8 @@ def accepted_by_depth(traces: Iterable[Trace]) -> list[DepthCount]:
     tested: dict[int, int] = {}
     held: dict[int, int] = {}
     for step in (step for trace in traces for step in trace.steps[1:]):
-        done = accepted(step)
-        offered = max(depths(step.draft)[k] for k in step.draft.kept)
+        done, levels = accepted(step), depths(step.draft)
+        offered = max(levels[k] for k in step.draft.kept)
         reached = min(done + 1, offered) if len(step.committed) > done else done
         for depth in range(1, reached + 1):
             tested[depth] = tested.get(depth, 0) + 1

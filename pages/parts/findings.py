@@ -55,7 +55,6 @@ def head_lesson(one: Machine) -> None:
     charts.twin(chart, "heads")
 
 
-@st.cache_data(show_spinner=False, max_entries=16)
 def recordings(method: str, preset: str) -> list[Trace]:
     """The recordings of a method on all prompts."""
     wanted = [r for r in recorded.recordings() if (r.method, r.preset) == (method, preset)]

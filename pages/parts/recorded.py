@@ -46,11 +46,16 @@ def methods(prompt: str, preset: str) -> list[str]:
     return [one.method for one in recordings() if (one.prompt, one.preset) == (prompt, preset)]
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
 def recording(prompt: str, method: str, preset: str) -> Trace | None:
     """One of them, read; None where the file is broken."""
+    return whole(str(Recording(prompt, method, preset).path))
+
+
+@st.cache_resource(show_spinner=False, max_entries=192)
+def whole(path: str) -> Trace | None:
+    """One file for all readers, who only read it: as cached data, every look would make a copy, 0.1 s for a big one."""
     try:
-        return load(Recording(prompt, method, preset).path)
+        return load(path)
     except TraceError:
         return None
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pages.pictures.scene import MONO, Frame, Scene, Shape, Value, fit, width
+from pages.pictures.scene import Frame, Scene, Shape, Value, fit, fit_end
 from spec_core.trace import PassKind, Step, Trace, accepted, comparable, ids, tau, text_of, tokens_per_second, words
 
 Say = Callable[[str, Mapping[str, Value]], str]
@@ -198,10 +198,7 @@ class Lane:
         tokens = [t for step in self.trace.steps[: self.shown + 1] for t in step.committed]
         stops = set(self.trace.header.stops)
         line = text_of([t for t in tokens if t not in stops], self.known).replace("\n", " ⏎ ")
-        room, size = WIDTH - LEFT, 13.0
-        while width(line, size, MONO) > room:
-            line = "…" + line[2:] if line.startswith("…") else "…" + line[1:]
-        return line
+        return fit_end(line, WIDTH - LEFT, 13.0)
 
     def verdict(self, plain: Trace | None) -> list[Shape]:
         """What appears at the end: how long it took and, where it lost, why."""

@@ -102,8 +102,8 @@ class Scene:
         """The scene as JSON data; fields at their defaults are left out."""
         return {
             "size": [self.width, self.height],
-            "shapes": [slim(asdict(shape), Shape) for shape in self.shapes],
-            "frames": [asdict(frame) for frame in self.frames],
+            "shapes": [slim(vars(shape), Shape) for shape in self.shapes],
+            "frames": [vars(frame) for frame in self.frames],
             "bars": {name: bars.rows for name, bars in self.bars.items()},
             "lines": [asdict(line) for line in self.lines],
         }
@@ -161,8 +161,20 @@ def state(scene: Scene, position: int) -> dict[str, dict[str, Value]]:
 
 def width(text: str, size: float, em: float = MONO) -> float:
     """Estimated width of `text` in pixels; wide East Asian characters and emoji count double."""
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    wide = 0 if text.isascii() else sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return size * em * (len(text) + wide)
+
+
+def fit_end(text: str, room: float, size: float, em: float = MONO) -> str:
+    """`text` without as much of its beginning as does not fit into `room` pixels, and … for it."""
+    if width(text, size, em) <= room:
+        return text
+    left = room - width("…", size, em)
+    for start in range(len(text), 0, -1):
+        left -= width(text[start - 1], size, em)
+        if left < 0:
+            return "…" + text[start:]
+    return "…"
 
 
 def fit(text: str, room: float, size: float, em: float = MONO) -> str:

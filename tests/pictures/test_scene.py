@@ -2,7 +2,9 @@
 
 import json
 
-from pages.pictures.scene import Bars, Frame, Scene, Shape, fit, part, state, width
+import pytest
+
+from pages.pictures.scene import Bars, Frame, Scene, Shape, fit, fit_end, part, state, width
 
 
 def test_fit_shortens_until_it_fits() -> None:
@@ -42,3 +44,14 @@ def test_a_part_looks_as_the_whole_does_at_its_frames() -> None:
     assert [shape.id for shape in second.shapes] == ["b"]
     assert list(second.bars) == ["two"]
     assert [state(second, i)["b"] for i in (0, 1)] == [state(whole, i)["b"] for i in (1, 3)]
+
+
+@pytest.mark.parametrize("text", ["", "short", "a" * 300, "字" * 200, "mixed 字 and words " * 20])
+def test_a_line_that_grows_keeps_its_end(text: str) -> None:
+    """As long as it fits, and no shorter than it has to be."""
+    found = fit_end(text, 500, 13)
+    assert width(found, 13) <= 500
+    if found != text:
+        assert found[0] == "…"
+        assert text.endswith(found[1:])
+        assert width("…" + text[-len(found) :], 13) > 500
