@@ -55,7 +55,7 @@ def recording(prompt: str, method: str, preset: str) -> Trace | None:
 def whole(path: str) -> Trace | None:
     """One file for all readers, who only read it: as cached data, every look would make a copy, 0.1 s for a big one."""
     try:
-        return load(path)
+        return load(Path(path))
     except TraceError:
         return None
 
