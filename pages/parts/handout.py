@@ -47,13 +47,19 @@ class Shown:
 
 
 def offer(shown: Shown, rows: Sequence[twin.Row]) -> None:
-    """One row below the picture. rows: its table."""
+    """Two buttons below the picture: the link, and what can be saved. rows: its table."""
     with st.container(horizontal=True, vertical_alignment="center", key="save"):
         lecture.offer(shown.page)
-        st.markdown(t("handout.save"), width="content")
-        whole = partial(alone, shown.scene, shown.position, *words(shown), wide=shown.wide)
-        button("alone", f"{shown.name}.html", "text/html", whole, help=t("handout.alone.help"))
-        button("csv", f"{shown.name}.csv", "text/csv", partial(sheet, rows))
+        with st.popover(t("handout.save"), icon=":material/download:", key="take"):
+            files(shown, rows)
+
+
+def files(shown: Shown, rows: Sequence[twin.Row]) -> None:
+    whole = partial(alone, shown.scene, shown.position, *words(shown), wide=shown.wide)
+    button("alone", f"{shown.name}.html", "text/html", whole, help=t("handout.alone.help"))
+    button("csv", f"{shown.name}.csv", "text/csv", partial(sheet, rows))
+    st.caption(t("handout.runs"))
+    with st.container(horizontal=True):
         for place, trace in enumerate(shown.runs):
             cards.save_button(trace, place)
 

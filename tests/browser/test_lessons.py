@@ -197,6 +197,7 @@ def at_chinese(page: Any) -> int:
 @pytest.fixture
 def downloads(window: Visit, tmp_path: Path) -> tuple[Any, Path]:
     page = window(f"{EAGLE}&at={IDS[1]}", accept_downloads=True)
+    page.get_by_role("button", name="Save", exact=True).click()
     with page.expect_download() as file:
         page.get_by_role("button", name="This page as one file").click()
     file.value.save_as(tmp_path / "alone.html")

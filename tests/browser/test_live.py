@@ -46,7 +46,7 @@ def test_a_run_is_stopped_and_the_next_one_is_drawn_with_a_link_to_it(browser: A
     page.get_by_role("button", name="现场运行").click()
     page.get_by_role("button", name="运行", exact=True).click(timeout=60_000)
     page.wait_for_url("**trace=own**", timeout=60_000)
-    page.get_by_text("保存运行").wait_for(timeout=30_000)
+    page.get_by_role("button", name="保存", exact=True).wait_for(timeout=30_000)
     page.locator(".stage .scene .shape rect").first.wait_for(timeout=30_000)
     assert "prompt=" in page.url
     assert "tokens=12" in page.url, "the form keeps what the link set"
