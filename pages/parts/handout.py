@@ -73,7 +73,7 @@ def button(what: str, name: str, kind: str, make: "partial[bytes]", help: str | 
 def sheet(rows: Sequence[twin.Row]) -> bytes:
     """The table for a spreadsheet, with the mark by which Excel knows UTF-8."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]))
+    writer = csv.DictWriter(out, list(dict.fromkeys(name for row in rows for name in row)))
     writer.writeheader()
     writer.writerows({name: plain(cell) for name, cell in row.items()} for row in rows)
     return out.getvalue().encode("utf-8-sig")

@@ -71,3 +71,8 @@ def test_the_player_is_one_module_without_imports() -> None:
 def test_a_table_keeps_its_cells_and_starts_no_formula(token: str, shown: str) -> None:
     read = csv.DictReader(io.StringIO(handout.sheet([{"token": token, "q": 0.5}]).decode("utf-8-sig"), newline=""))
     assert [row["token"] for row in read] == [shown]
+
+
+def test_rows_may_name_different_columns() -> None:
+    table = handout.sheet([{"method": "plain"}, {"method": "eagle", "draft": 2.0}]).decode("utf-8-sig")
+    assert list(csv.reader(io.StringIO(table))) == [["method", "draft"], ["plain", ""], ["eagle", "2.0"]]
