@@ -6,7 +6,9 @@ some configs point at, is never looked at.
 
 import hashlib
 import json
+import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -91,12 +93,19 @@ def read_file(path: Path) -> Tensors:
 def read_pickle(path: Path) -> Any:
     """A .bin through PyTorch's restricted reader, which knows tensors and calls nothing."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd pickles, which are refused or read all the same
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:
         if asked := re.search(r"GLOBAL ([\w.]+)", str(error)):
             raise FormatError(
                 f"{path.name} is a pickle that asks for {asked[1]}: it was not opened, as such a file can run any "
                 "program; get the weights as .safetensors"
+            ) from error
+        if isinstance(error, pickle.UnpicklingError):
+            raise FormatError(
+                f"{path.name} is damaged, or a pickle with more in it than tensors: it was not opened; download it again, "
+                "or get the weights as .safetensors"
             ) from error
         raise
 

@@ -8,19 +8,51 @@ from models import files, formats
 from models.cards import TITLES
 from models.files import Tensors
 
+REMARKS = {
+    "code": "its auto_map points at code, which is not run",
+    "tied": "its config calls the head tied and the file holds one of its own: the file's is used",
+    "after": "norm_output: it is fed back after the norm, as vLLM, SGLang and speculators read it; SpecForge before "
+    "September 2026 meant the norm before the head by it, so a poor second slot may mean that",
+    "base": f"no rope_theta in its config: it turns with {formats.EAGLE_THETA:.0f}, as these heads were trained",
+}
+
 
 @dataclass(frozen=True)
 class Found:
-    """kind: eagle, eagle3 or dflash. remarks: what is no error and may still surprise."""
+    """kind: eagle, eagle3 or dflash. numbers: its weights in millions, without copies of the target's embedding.
+
+    words: of a head of its own, 0 without one. block: slots of a DFlash drafter, 0 for others. remarks: keys of
+    REMARKS, things that are no error and may still surprise.
+    """
 
     kind: str
     layout: str
-    facts: tuple[str, ...]
+    numbers: float
+    dtype: str
+    files: str
+    hidden: int
+    vocab: int
+    words: int
+    layers: int
+    block: int
     remarks: tuple[str, ...]
 
     @property
+    def title(self) -> str:
+        return TITLES[self.kind]
+
+    @property
     def lines(self) -> list[str]:
-        return [f"{TITLES[self.kind]} drafter in the layout of {self.layout}", *self.facts, *self.remarks]
+        """For a terminal."""
+        head = f", a head of {self.words} words" if self.words else ""
+        block = [f"{self.layers} layers, blocks of {self.block} slots"] if self.block else []
+        return [
+            f"{self.title} drafter in the layout of {self.layout}",
+            f"{self.numbers:.1f} million weights in {self.dtype}, {self.files}",
+            f"hidden size {self.hidden}, vocabulary {self.vocab}{head}",
+            *block,
+            *(REMARKS[key] for key in self.remarks),
+        ]
 
 
 def look(folder: Path) -> Found:
@@ -28,44 +60,33 @@ def look(folder: Path) -> Found:
     raw, tensors = files.read_json(folder / "config.json"), formats.strip(files.read_tensors(folder))
     config = formats.flatten(raw)
     kind = formats.kind_of(config, tensors)
-    facts = [weights(folder, tensors), sizes(config), *(blocks(config) if kind == "dflash" else [])]
-    return Found(kind, formats.layout_of(config, kind), tuple(facts), tuple(remarks(config, tensors, kind)))
+    own = sum(t.numel() for name, t in tensors.items() if name not in (formats.EMBEDDING, *files.TABLES))
+    return Found(
+        kind=kind,
+        layout=formats.layout_of(config, kind),
+        numbers=own / 1e6,
+        dtype=str(files.stored_dtype(tensors)).removeprefix("torch."),
+        files=", ".join(path.name for path in files.weight_files(folder)),
+        hidden=number(config.get("hidden_size")),
+        vocab=number(config.get("vocab_size")),
+        words=len(tensors[formats.LM_HEAD]) if formats.LM_HEAD in tensors else 0,
+        layers=number(config.get("num_hidden_layers")) if kind == "dflash" else 1,
+        block=number(formats.extra(config, "block_size")) if kind == "dflash" else 0,
+        remarks=tuple(key for key in REMARKS if holds(key, config, tensors, kind)),
+    )
 
 
-def weights(folder: Path, tensors: Tensors) -> str:
-    own = sum(t.numel() for name, t in tensors.items() if name not in (formats.EMBEDDING, "t2d", "d2t"))
-    names = ", ".join(path.name for path in files.weight_files(folder))
-    kind = str(files.stored_dtype(tensors)).removeprefix("torch.")
-    return f"{own / 1e6:.1f} million weights in {kind}, {names}"
+def number(value: Any) -> int:
+    """A size as the config states it, 0 where it states none; whether it can be is the loader's to say."""
+    return value if isinstance(value, int) else 0
 
 
-def sizes(config: dict[str, Any]) -> str:
-    words = config.get("draft_vocab_size")
-    head = f", a head of {words} words" if words else ""
-    return f"hidden size {config.get('hidden_size')}, vocabulary {config.get('vocab_size')}{head}"
-
-
-def blocks(config: dict[str, Any]) -> list[str]:
-    block, layers = formats.extra(config, "block_size"), config.get("num_hidden_layers")
-    return [
-        f"{layers} layers, blocks of {block} slots, which draft {block - 1 if isinstance(block, int) else '?'} tokens"
-    ]
-
-
-def remarks(config: dict[str, Any], tensors: Tensors, kind: str) -> list[str]:
-    """Things other programs stumbled over."""
-    said = []
-    if config.get("auto_map"):
-        said.append("its auto_map points at code, which is not run")
-    if config.get("tie_word_embeddings") and formats.LM_HEAD in tensors:
-        said.append("its config calls the head tied and the file holds one of its own: the file's is used")
-    if kind == "eagle3" and config.get("norm_output"):
-        said.append(
-            "norm_output: it is fed back after the norm, as vLLM, SGLang and speculators read it; SpecForge before "
-            "September 2026 meant the norm before the head by it, so a poor second slot may mean that"
-        )
-    if kind != "dflash" and not config.get("rope_theta") and not config.get("rope_parameters"):
-        said.append(
-            f"no rope_theta in its config: it turns with {formats.EAGLE_THETA:.0f}, as these heads were trained"
-        )
-    return said
+def holds(remark: str, config: dict[str, Any], tensors: Tensors, kind: str) -> bool:
+    """Whether a remark is to be made."""
+    if remark == "code":
+        return bool(config.get("auto_map"))
+    if remark == "tied":
+        return bool(config.get("tie_word_embeddings")) and formats.LM_HEAD in tensors
+    if remark == "after":
+        return kind == "eagle3" and bool(config.get("norm_output"))
+    return kind != "dflash" and not config.get("rope_theta") and not config.get("rope_parameters")

@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import streamlit as st
 
-from pages.parts import entry, recorded, source
+from pages.parts import bring, entry, recorded, source
 from pages.parts.cards import title
 from pages.parts.text import t, t_or
 
@@ -43,3 +43,4 @@ with right:
         st.markdown(f"**{title(method.card)}** {method.paper}  \n{idea}")
     st.subheader(t("about.licences"), anchor=False)
     st.markdown(t("about.licences.text"))
+bring.section()

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pages.parts.hosting import rules
@@ -18,6 +19,7 @@ from spec_core.plausible import check, check_leaves
 from spec_core.trace import Trace, TraceError, encode, read
 
 if TYPE_CHECKING:
+    from models.found import Found as Folder
     from spec_core.contract import Method
     from spec_core.counters import Counters
     from spec_core.job import Snapshot, Spec, Timing
@@ -96,11 +98,41 @@ def limits() -> "Limits":
     return Limits(here.waiting, here.own, here.often, tokens=here.tokens, seconds=here.seconds)
 
 
-def spec(order: Order) -> "Spec":
+def examine(folder: str) -> "Folder":
+    """What a drafter folder of the reader's own holds, or the Problem with it."""
+    from models.decoder import ConfigError
+    from models.found import look
+
+    if not Path(folder).expanduser().is_dir():
+        raise Problem("bring.nowhere", {"folder": folder})
+    try:
+        return look(Path(folder).expanduser())
+    except (ConfigError, OSError) as error:
+        raise Problem("bring.unreadable", {"reason": str(error)}) from error
+
+
+def try_on(folder: str) -> None:
+    """Read that drafter as the target would need it; the Problem says what does not fit."""
+    from models import files, formats
+    from models.catalog import find
+    from models.decoder import ConfigError, read_config
+    from models.fetch import FetchError
+    from models.load import resolve
+
+    try:
+        target = read_config(files.read_json(resolve(find(TARGET).source) / "config.json"))
+        formats.load(Path(folder).expanduser(), target)
+    except (ConfigError, FetchError, OSError) as error:
+        raise Problem("bring.refused", {"reason": str(error)}) from error
+
+
+def spec(order: Order, own: str = "") -> "Spec":
+    """own: a drafter folder in place of the catalog's, for methods that need one."""
     from models.catalog import find
     from spec_core.job import Spec
 
-    drafter = find(TARGET).drafters.get(methods()[order.method].network, "")
+    network = methods()[order.method].network
+    drafter = str(Path(own).expanduser()) if own and network else find(TARGET).drafters.get(network, "")
     return Spec(
         target=TARGET,
         drafter=drafter,
@@ -132,9 +164,9 @@ def close(patience: float) -> None:
         QUEUE[0].close(patience)
 
 
-def submit(orders: Sequence[Order]) -> list[str]:
-    """Put the runs in the queue, all of them or none; returns their ids."""
-    return admitted(lambda: jobs().submit_all([spec(order) for order in orders], owner()))
+def submit(orders: Sequence[Order], own: str = "") -> list[str]:
+    """Put the runs in the queue, all of them or none; returns their ids. own: a drafter folder of the reader's."""
+    return admitted(lambda: jobs().submit_all([spec(order, own) for order in orders], owner()))
 
 
 def again(ids: Sequence[str]) -> list[str]:
