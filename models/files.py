@@ -104,8 +104,8 @@ def read_pickle(path: Path) -> Any:
             ) from error
         if isinstance(error, pickle.UnpicklingError):
             raise FormatError(
-                f"{path.name} is damaged, or a pickle with more in it than tensors: it was not opened; download it again, "
-                "or get the weights as .safetensors"
+                f"{path.name} is damaged, or a pickle with more in it than tensors: it was not opened; download it "
+                "again, or get the weights as .safetensors"
             ) from error
         raise
 
