@@ -13,7 +13,8 @@ from pages.parts import charts
 from pages.parts.address import note, number, one_of, restore
 from pages.parts.colours import look, theme
 from pages.parts.findings import model_badge
-from pages.parts.text import t, t_or
+from pages.parts.stage import stage
+from pages.parts.text import say, t, t_or
 from pages.pictures import rule as trials
 from pages.pictures.step import spell
 from spec_core import draws
@@ -27,6 +28,7 @@ SPREAD = 0.6  # of a place, over which the marks stand side by side
 SIZES = (200, 1000, 5000, 20000)
 Number = TypeVar("Number", int, float)
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon")
+CROSSES = ("x", "cross")  # for what is wrong
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ def counted() -> None:
 def choose_spot(found: Experiment) -> Spot:
     """Where there are several places, the reader's choice."""
     places = range(len(found.spots))
+    if len(places) == 1:
+        st.caption(t("draws.only", {"text": excerpt(found.spots[0], found.words)}))
+        return found.spots[0]
     names = {i: excerpt(found.spots[i], found.words) for i in places}
     place = st.radio(t("draws.place"), places, format_func=names.__getitem__, horizontal=True, key="spot")
     return found.spots[place]
@@ -78,8 +83,10 @@ def choose_spot(found: Experiment) -> Spot:
 def choose_arms(spot: Spot) -> list[Drawn]:
     """The ways to draw that are in the chart: at first the yardstick, those with reject, and the spoilt ones."""
     names = {i: title(arm) for i, arm in enumerate(spot.arms)}
-    usual = [i for i, arm in enumerate(spot.arms) if arm.wrong or not arm.asked or by_reject(arm)]
-    picked = st.multiselect(t("draws.arms"), list(names), usual, format_func=names.__getitem__, key="arms")
+    usual = [i for i, arm in enumerate(spot.arms) if not i or by_reject(arm)]
+    picked = st.pills(
+        t("draws.arms"), list(names), selection_mode="multi", default=usual, format_func=names.__getitem__, key="arms"
+    )
     return [Drawn(names[i], spot.arms[i].method, spot.arms[i].counts, bool(spot.arms[i].wrong)) for i in picked]
 
 
@@ -90,11 +97,12 @@ def by_reject(arm: Arm) -> bool:
 
 def excerpt(spot: Spot, known: dict[int, Word]) -> str:
     """The last words before the draws."""
-    return "…" + text_of([*spot.before, spot.root], known)[-28:] + " ▁"
+    return "…" + text_of([*spot.before, spot.root], known)[-40:] + " …"
 
 
 def continuation(tokens: Sequence[int], known: dict[int, Word]) -> str:
-    return " ".join(spell(known.get(token, f"<{token}>")) for token in tokens)
+    """As it reads; two tokens may be one word."""
+    return spell(text_of(tokens, known))
 
 
 def title(arm: Arm) -> str:
@@ -174,7 +182,8 @@ def marks(one: Drawn, x: list[float], names: Sequence[str], place: int) -> go.Sc
     """What came out of one way to draw."""
     said = [t("draws.hover", {"name": one.name, "text": a, "count": c}) for a, c in zip(names, one.counts, strict=True)]
     colour = look(one.hue, theme()).fill
-    symbol = "x" if one.wrong else SYMBOLS[place % len(SYMBOLS)]
+    symbols = CROSSES if one.wrong else SYMBOLS
+    symbol = symbols[place % len(symbols)]
     return go.Scatter(
         x=x,
         y=one.counts,
@@ -193,9 +202,12 @@ def bench(run: Trace) -> None:
         return
     st.subheader(t("bench.title"), anchor=False)
     st.markdown(t("bench.lead"))
+    case = choose_case(run, cases)
+    scene = trials.reject(run, case, say)
+    hue = run.header.method.key
+    stage(scene, [hue], f"trial-{run.header.id}-{case.step}-{case.index}", len(scene.frames) - 1, wide=True)
     left, right = st.columns([3, 8], gap="medium")
     with left:
-        case = choose_case(run, cases)
         rule = choose_rule()
         n = choose_size()
         seed = st.session_state.setdefault("bench.seed", 1)
@@ -205,7 +217,7 @@ def bench(run: Trace) -> None:
     out = draws.play(rule, p, q, n, seed)
     found = draws.verdict(out.counts, p)
     labels = [*(spell(known.get(token, f"<{token}>")) for token in laws.tokens), t("draws.others")]
-    drawn = Drawn(t(f"bench.rule.{rule}"), run.header.method.key, out.counts, rule not in draws.RIGHT)
+    drawn = Drawn(t(f"bench.rule.{rule}"), hue, out.counts, rule not in draws.RIGHT)
     with right:
         chart = tally(labels, p, [drawn], n)
         charts.show(chart, "bench")

@@ -96,7 +96,7 @@ def numbers(trace: Trace, case: Case) -> dict[str, Value]:
         "q": short(found.asked.q),
         "u": short(found.asked.u or 0.0),
         "ratio": short(found.ratio),
-        "percent": f"{found.ratio:.0%}",
+        "percent": f"{found.ratio:.0%}" if found.ratio >= 0.01 else "< 1%",
         "bonus": name(found.step.verdict.bonus),
         "refusal": f"{sum(found.laws.over) + found.laws.rest[2]:.0%}",
     }

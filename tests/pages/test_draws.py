@@ -92,6 +92,14 @@ def test_choices_of_the_bench_stand_in_the_address() -> None:
         assert not open_page("lossless", **asked).exception
 
 
+def test_every_tested_guess_can_be_seen_on_trial() -> None:
+    at = open_page("lossless", guess="3")
+    trial = at.get("bidi_component")[1].proto.bytes.decode()
+    assert '"zone"' in trial
+    assert at.slider(key="guess").value == 3
+    assert '"zone"' in open_page("lossless", guess="4").get("bidi_component")[1].proto.bytes.decode() != trial
+
+
 def test_without_an_experiment_the_page_says_how_to_make_one(experiment: Path) -> None:
     experiment.unlink()
     at = open_page("lossless")
