@@ -67,6 +67,16 @@ MARKS: dict[str, tuple[str, ...]] = {
     "slot": ("self.head.masks(",),
     "guess": (DRAFT,),
     "check": ("target.score(",),
+    "text": ("self.extend(",),
+    "join": ("out = self.run(successors",),
+    "drawn": ("index = draw(q",),
+    "asked": ("target.score(",),
+    "dice": ("u = float(torch.rand",),
+    "ratio": ("accepted = u *",),
+    "held": ("path.append(child)",),
+    "refused": ("if not accepted",),
+    "over": ("residual(p, q",),
+    "instead": ("residual(p, q",),
 }
 
 
