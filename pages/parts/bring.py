@@ -27,7 +27,7 @@ def section() -> None:
         return
     st.subheader(t("bring.title"), anchor=False)
     st.markdown(t("bring.lead", {"target": source.TARGET}))
-    with st.form("bring", border=False):
+    with st.container(key="bring"), st.form("bring.form", border=False):
         folder = st.text_input(t("bring.folder"), key="bring.folder", placeholder=t("bring.hint"))
         st.form_submit_button(t("bring.look"), icon=":material/search:")
     if folder:
