@@ -10,6 +10,7 @@ from spec_core.trace import DraftTree, Losers
 from spec_core.tree import chain, losers
 
 LOOK = 10  # candidates ranked per slot, to show what lost
+WHOLE = 5  # the top of the layer knobs: all layers there are, since some published drafters have eight
 
 
 class BlockDrafter:
@@ -24,7 +25,8 @@ class BlockDrafter:
         if not isinstance(network.module, DFlashHead):
             raise TypeError(f"{network.id} is no DFlash drafter")
         self.model, self.head = model, network.module
-        self.block, self.depth, self.guesses = block, min(layers, self.head.config.layers), guesses
+        most = self.head.config.layers
+        self.block, self.depth, self.guesses = block, most if layers >= WHOLE else min(layers, most), guesses
         self.layers = self.head.config.feature_layers
         self.cache = new_cache(self.head, 0, model.decoder.model.embed_tokens.weight)
         self.features: list[Tensor] = []

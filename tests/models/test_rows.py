@@ -21,9 +21,10 @@ from models.decoder import DecoderConfig, read_rope
 from models.formats import FormatError
 from models.heads import DFlashConfig, DFlashHead, Eagle3Head, EagleHead, new_cache
 from models.layers import Rope, default_inv_freq, rotate
-from models.load import Model, load_network, load_target, share
+from models.load import Model, Network, load_network, load_target, share
 from models.tokenizer import Tokenizer
 from spec_core import methods
+from spec_core.block import BlockDrafter
 from spec_core.contract import Clock
 from spec_core.decode import Plan, decode
 from spec_core.target import CachedTarget
@@ -261,6 +262,16 @@ def test_a_block_of_few_words_drafts_only_those_and_changes_no_text(tmp_path: Pa
         assert drafted <= set(words)
         assert (len(drafted) > 1) == (net is not None)
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(("asked", "run"), [(3, 3), (5, 8)])
+def test_a_drafter_of_eight_layers_is_not_cut_at_five(asked: int, run: int) -> None:
+    """The knob ends at five; stopping there would draft from a network nobody trained."""
+    model, sizes = toy_model(), random_network("dflash", VOCAB, 3).config
+    assert isinstance(sizes, DFlashConfig)
+    head = DFlashHead(replace(sizes, layers=8, windows=(0,) * 8, causal=(False,) * 8))
+    drafter = BlockDrafter(model, Network(head, "deep", ""), 8, asked, guesses=False)
+    assert drafter.depth == run
 
 
 def test_a_full_head_that_copies_the_targets_is_let_go(target: DecoderConfig) -> None:
