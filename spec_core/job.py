@@ -1,5 +1,6 @@
 """A run as plain data: what is asked for, what the worker says of it, and what it is by now. No torch here."""
 
+import gzip
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from spec_core import measurement
 from spec_core.measurement import Finish, Measurement
-from spec_core.trace import End, Header, KnobValue, Refusal, Sampling, Step, Trace, decode_line, grown
+from spec_core.trace import End, Header, KnobValue, Refusal, Sampling, Step, Trace, decode_line, encode, grown, read
 
 FAILED = b"!"  # begins the line of a failure; every other line of a worker is a line of the trace
 
@@ -161,10 +162,23 @@ class Job:
     trace: Trace | None = None
     failure: Failure | None = None
     measurement: Measurement | None = None
+    packed: bytes = b""
 
     @property
     def over(self) -> bool:
         return self.state in OVER
+
+    def pack(self) -> None:
+        """Keep a finished trace as its file: a twentieth of the memory, so that a whole class's runs can be kept."""
+        if self.trace:
+            parts = [self.trace.header, *self.trace.steps, *([self.trace.end] if self.trace.end else [])]
+            self.packed, self.trace = gzip.compress(b"".join(map(encode, parts)), 1), None
+
+    def so_far(self) -> Trace | None:
+        """Its trace as it is now, the asker's own."""
+        if self.packed:
+            return read(gzip.decompress(self.packed).splitlines(keepends=True))
+        return Trace(self.trace.header, list(self.trace.steps), self.trace.end) if self.trace else None
 
     def hear(self, part: Part | Failure) -> None:
         """What the worker says of it. A run that was called off before it began is over, whatever comes."""

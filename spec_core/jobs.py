@@ -16,7 +16,7 @@ from spec_core.fair import Paces, Turns
 from spec_core.job import Ask, Cancel, Failure, Full, Gone, Job, LatencySpec, Snapshot, Spec, Timing, decode_answer
 from spec_core.measurement import Finish
 from spec_core.process import Process, Worker
-from spec_core.trace import End, Trace
+from spec_core.trace import End
 
 Status = Literal["ok", "closing", "stuck"]
 TICK = 0.5  # seconds between two looks for what is late, abandoned or stuck
@@ -42,7 +42,7 @@ class Limits:
     patience: float = 60.0
     grace: float = 60.0
     rest: float = 1800.0
-    kept: int = 48
+    kept: int = 400
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Jobs:
             job = self.seen(id)
             if not isinstance(job.spec, Spec):
                 raise Gone("This is no run but a measurement.", "gone")
-            trace = Trace(job.trace.header, list(job.trace.steps), job.trace.end) if job.trace else None
-            return Snapshot(job.id, job.state, self.position(job), self.wait(job), job.failure, job.spec, trace)
+            place, wait = self.position(job), self.wait(job)
+            return Snapshot(job.id, job.state, place, wait, job.failure, job.spec, job.so_far())
 
     def timing(self, id: str) -> Timing:
         """The measurement as it is now; asking keeps it alive."""
@@ -331,6 +331,7 @@ class Jobs:
     def let_go(self, hand: Hand, job: Job) -> None:
         with self.changed:
             hand.job = None
+            job.pack()
             if job.state == "done":
                 self.paces.hear(job.spec.pace, job.spec.work, time.monotonic() - job.begun)
             self.changed.notify_all()

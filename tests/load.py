@@ -145,13 +145,16 @@ def cases(plan: Plan) -> list[tuple[str, str]]:
 
 
 async def wander(server: Server, end: float, chance: random.Random) -> list[float]:
-    """A reader of recorded runs: opens pages, turns to other prompts, reads a while."""
+    """A reader of recorded runs: opens a page, changes something every 5 to 25 seconds, and goes on to another page.
+
+    Playing and stepping need no rerun, so what asks for one is a choice of prompt, method or language.
+    """
     laps: list[float] = []
     while time.monotonic() < end:
         visitor = Visitor(chance.choice(PAGES), f"lang={chance.choice(('en', 'zh'))}")
         await visitor.arrive(server.address)
         for _ in range(chance.randint(3, 12)):
-            await asyncio.sleep(min(chance.uniform(2, 8), max(0.0, end - time.monotonic())))
+            await asyncio.sleep(min(chance.uniform(5, 25), max(0.0, end - time.monotonic())))
             await visitor.rerun()
         laps += visitor.laps[1:]
         await visitor.leave()

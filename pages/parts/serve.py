@@ -37,7 +37,8 @@ def public() -> dict[str, Setting]:
     here = rules()
     if not here.hosted:
         return {}
-    return {"client.showErrorDetails": "none", "server.maxUploadSize": here.trace_mb, "server.maxMessageSize": 32}
+    sizes: dict[str, Setting] = {"server.maxUploadSize": here.trace_mb, "server.maxMessageSize": 32}
+    return {"client.showErrorDetails": "none", "server.fileWatcherType": "none", **sizes}
 
 
 def log_to_stderr() -> None:

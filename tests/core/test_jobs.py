@@ -24,7 +24,7 @@ from spec_core.jobs import Jobs, Limits
 from spec_core.methods import find
 from spec_core.process import Process
 from spec_core.run import Request, chat_prompt, collect, run
-from spec_core.trace import End, Header, Sampling, ids
+from spec_core.trace import End, Header, Sampling, encode, ids
 from tests.toy import toy_drafter_folders, toy_folder
 
 ROOT = Path(__file__).parents[2]
@@ -278,17 +278,17 @@ def test_the_wait_grows_with_the_line(jobs: Jobs, pair: Pair, monkeypatch: pytes
 def test_one_reader_may_not_take_the_whole_line(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     with frozen(jobs, pair):
         monkeypatch.setattr(jobs, "limits", Limits(own=2, often=4))
-        first = jobs.submit(pair.spec(), "ann")
+        first = jobs.submit(pair.spec(), "cleo")
         wait(jobs, first, lambda now: now.state == "loading")
-        made = jobs.submit_all([pair.spec(), pair.spec()], "ann")
+        made = jobs.submit_all([pair.spec(), pair.spec()], "cleo")
         with pytest.raises(Full) as own:
-            jobs.submit(pair.spec(), "ann")
-        other = jobs.submit(pair.spec(), "ben")
+            jobs.submit(pair.spec(), "cleo")
+        other = jobs.submit(pair.spec(), "dan")
         jobs.cancel(made[0])
-        jobs.submit(pair.spec(), "ann")
+        jobs.submit(pair.spec(), "cleo")
         jobs.cancel(made[1])
         with pytest.raises(Full) as rate:
-            jobs.submit(pair.spec(), "ann")
+            jobs.submit(pair.spec(), "cleo")
     assert (own.value.kind, own.value.values) == ("own", {"most": 2})
     assert (rate.value.kind, rate.value.values["most"]) == ("rate", 4)
     assert 590 < float(rate.value.values["wait"]) <= 600
@@ -332,6 +332,17 @@ def test_readers_may_submit_at_the_same_time(jobs: Jobs, pair: Pair) -> None:
     assert [end.state for end in ends] == ["done"] * 6
     assert [end.trace.header.prompt.text for end in ends if end.trace] == [f"Number {i}" for i in range(6)]
     assert len({end.trace.header.id for end in ends if end.trace}) == 6
+
+
+def test_a_finished_run_is_kept_small_and_whole(jobs: Jobs, pair: Pair) -> None:
+    made = wait(jobs, jobs.submit(pair.spec("eagle2", budget=40)))
+    until(lambda: bool(jobs.jobs[made.id].packed))
+    assert jobs.jobs[made.id].trace is None
+    assert made.trace
+    again = jobs.snapshot(made.id).trace
+    assert again == made.trace
+    assert again is not made.trace
+    assert len(jobs.jobs[made.id].packed) < sum(map(len, map(encode, made.trace.steps))) / 2
 
 
 def test_what_ended_long_ago_is_forgotten(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
