@@ -109,7 +109,7 @@ PAIRS = (
             "eagle3", "AngelSlim/Qwen3-8B_eagle3", "AngelSlim", 400, "3.40, mean of 7 sets, tree of 60 (DFlash paper)"
         ),
         Offer("eagle3", "RedHatAI/Qwen3-8B-speculator.eagle3", "speculators", 400),
-        Offer("dflash", "z-lab/Qwen3-8B-DFlash-b16", "z-lab", 1050, "6.49, mean of 7 sets (paper)", 16, {1: 0.85}),
+        Offer("dflash", "z-lab/Qwen3-8B-DFlash-b16", "z-lab", 1050, "6.49, mean of 7 sets (paper)", 16),
         Offer("dflash", "RedHatAI/Qwen3-8B-speculator.dflash", "speculators", 1050, "3.74, math", 8, {1: 0.822}),
     ),
     published(

@@ -100,13 +100,15 @@ class Recorder:
 
 
 def liveliest(folder: Path) -> str:
-    """Of the recordings with a drafter, the name of the one with most accepted guesses in its first steps; else ""."""
+    """Of the recordings whose drafts grow pass by pass, so that there is something to watch, the name of the one with
+    most accepted guesses in its first steps; else ""."""
     found = {
         path.name.removesuffix(".jsonl.gz"): traces.load(path) for path in sorted(folder.glob("*.device.jsonl.gz"))
     }
-    drafted = {name: t.steps[1 : OPENING_STEPS + 1] for name, t in found.items() if t.header.drafter}
-    full = {name: sum(map(accepted, steps)) for name, steps in drafted.items() if len(steps) == OPENING_STEPS}
-    return max(full, key=full.__getitem__, default="")
+    first = {name: trace.steps[1 : OPENING_STEPS + 1] for name, trace in found.items()}
+    grown = {name: steps for name, steps in first.items() if all(max(step.draft.passes) > 0 for step in steps)}
+    full = {name: sum(map(accepted, steps)) for name, steps in grown.items() if len(steps) == OPENING_STEPS}
+    return max(full, key=lambda name: (full[name], name), default="")
 
 
 def select(questions: Sequence[Question], only: str) -> list[Question]:

@@ -61,6 +61,7 @@ LESSON = Lesson(
         ("eagle2", "device"),
         ("eagle3", "device"),
         ("dflash", "device"),
+        ("ddtree", "device"),
     ),
     scene=scene,
     beats=(

@@ -1,4 +1,4 @@
-"""`make screenshots`: every page in both themes and languages and on a phone, as pictures in docs/screens."""
+"""`make screenshots`: every page in both themes, most in both languages and on a phone too, as pictures in docs/screens."""
 
 import io
 import sys
@@ -20,16 +20,27 @@ PAGES = {
     "latency": "latency",
     "about": "about",
 }
+LESSONS = {
+    "why": "why?at=check",
+    "eagle": "eagle?at=back",
+    "eagle2": "eagle2?at=rerank",
+    "eagle3": "eagle3?at=taps",
+    "dflash": "dflash?at=tall",
+    "lossless": "lossless?at=luck",
+    "family": "family",
+}
 LOOKS = (("light", 1280, 720, "en"), ("dark", 1280, 720, "en"), ("light", 1280, 720, "zh"), ("dark", 390, 844, "zh"))
+TWO = (("light", 1280, 720, "en"), ("dark", 1280, 720, "zh"))  # enough for a lesson
 SETTLED = 6000  # milliseconds: charts are drawn after the page, and an opening picture plays to its resting place
 
 
-def shoot(browser: Any, address: str, theme: str, width: int, height: int, language: str) -> None:
+def shoot(browser: Any, address: str, pages: dict[str, str], look: tuple[str, int, int, str]) -> None:
     """One look at every page. Motion is reduced, so that pictures stand where they rest."""
+    theme, width, height, language = look
     size = {"width": width, "height": height}
     context = browser.new_context(viewport=size, color_scheme=theme, reduced_motion="reduce")
     page = context.new_page()
-    for name, path in PAGES.items():
+    for name, path in pages.items():
         page.goto(f"{address}/{path}{'&' if '?' in path else '?'}lang={language}")
         page.locator(DRAWN).first.wait_for(timeout=60_000)
         page.wait_for_timeout(SETTLED)
@@ -40,16 +51,14 @@ def shoot(browser: Any, address: str, theme: str, width: int, height: int, langu
 
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
-    only = set(sys.argv[1:])
-    for name in list(PAGES):
-        if only and name not in only:
-            del PAGES[name]
+    only = set(sys.argv[1:]) or {*PAGES, *LESSONS}
+    todo = [(PAGES, look) for look in LOOKS] + [(LESSONS, look) for look in TWO]
     with served() as address, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        for look in LOOKS:
-            shoot(browser, address, *look)
+        for pages, look in todo:
+            shoot(browser, address, {name: path for name, path in pages.items() if name in only}, look)
         browser.close()
-    print(f"{len(PAGES) * len(LOOKS)} pictures in {Path(OUT).relative_to(ROOT)}")
+    print(f"pictures of {', '.join(sorted(only))} in {Path(OUT).relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from spec_core.command import Ready
 from spec_core.methods import discover
 from spec_core.presets import preset
 from spec_core.prompts import load as load_prompts
-from spec_core.trace import Trace, ids, load, save
+from spec_core.trace import Step, Trace, ids, load, save
 from tests.core.test_terminal import head, step
 
 SHIPPED = Path(__file__).parents[2] / "assets/prompts/traces.jsonl"
@@ -119,13 +119,20 @@ def test_another_text_than_plain_decodings_is_an_error(
     assert "chat.lookup: not" not in error
 
 
+def in_passes(one: Step, alike: bool) -> Step:
+    """The same step, drafted in one pass or in one for each guess."""
+    passes = [-1, *(0 if alike else i for i in range(len(one.draft.tokens) - 1))]
+    return msgspec.structs.replace(one, draft=msgspec.structs.replace(one.draft, passes=passes))
+
+
 def test_the_recording_with_most_accepted_guesses_opens_the_app(tmp_path: Path) -> None:
     drafter = msgspec.structs.replace(head({}).target, id="drafter")
     drafted = msgspec.structs.replace(head({}), drafter=drafter)
-    held = {"dull": 1, "lively": 3, "lookup": 4}  # accepted guesses in each step
+    held = {"dull": 2, "lively": 3, "block": 4}  # accepted guesses in each step; a block's are all of one pass
     for name, count in held.items():
         steps = [step(list(range(10, 10 + n)), 1) for n in (0, *[count] * 4)]
-        save(Trace(head({}) if name == "lookup" else drafted, steps), tmp_path / f"a.{name}.device.jsonl.gz")
+        steps = [in_passes(one, alike=name == "block") for one in steps]
+        save(Trace(drafted, steps), tmp_path / f"a.{name}.device.jsonl.gz")
     save(Trace(drafted, [step([1, 2, 3, 4, 5], 1)]), tmp_path / "a.short.device.jsonl.gz")
     assert record.liveliest(tmp_path) == "a.lively.device"
     assert record.liveliest(tmp_path / "nothing") == ""
