@@ -1,4 +1,4 @@
-"""`make screenshots`: every page in both themes, most in both languages and on a phone too, as pictures in docs/screens."""
+"""`make screenshots`: every page in both themes, most in both languages and on a phone, as pictures in docs/screens."""
 
 import io
 import sys

@@ -70,6 +70,7 @@ def test_a_drafter_follows_its_target(folder: Path) -> None:
     model = load_target(str(folder), "cpu", "bf16")
     network = load_network(model, str(toy_drafter_folders(folder.parent)["eagle3"]))
     assert {weight.dtype for weight in network.module.parameters()} == {model.decoder.dtype} == {torch.bfloat16}
+    assert network.module.d2t is not None
     assert network.module.d2t.dtype == torch.long
 
 

@@ -56,4 +56,4 @@ def test_the_dialog_writes_the_link(page: str) -> None:
     at.button(key="lecture").click().run()
     assert not at.exception
     assert "trace=list" in at.code[0].value
-    assert any("present" in toggle.label.lower() for toggle in at.get("toggle"))
+    assert any("present" in toggle.label.lower() for toggle in at.toggle)
