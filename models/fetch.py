@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.gguf_names import halves, hf_name, shortest
+
 if TYPE_CHECKING:  # the real imports wait until a conversion is needed: they cost seconds
     import numpy as np
     from gguf import GGUFReader
@@ -335,13 +337,6 @@ def model_config(reader: "GGUFReader") -> dict[str, Any]:
     }
 
 
-def shortest(value: float) -> float:
-    """The shortest decimal of a float32: 1e-05, not 9.999999747378752e-06."""
-    import numpy as np
-
-    return float(str(np.float32(value)))
-
-
 def rebuild_tokenizer(reader: "GGUFReader") -> "Tokenizer":
     """SmolLM2's own tokenizer: byte-level BPE over text whose digits were split off first.
 
@@ -387,31 +382,6 @@ def tokenizer_config(reader: "GGUFReader") -> dict[str, Any]:
     }
 
 
-OUTSIDE = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-}
-INSIDE = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-
-
-def hf_name(name: str) -> str:
-    """blk.7.attn_q.weight -> model.layers.7.self_attn.q_proj.weight"""
-    if name in OUTSIDE:
-        return OUTSIDE[name]
-    _, layer, part, _ = name.split(".")
-    return f"model.layers.{layer}.{INSIDE[part]}.weight"
-
-
 def dequantised(reader: "GGUFReader", config: dict[str, Any], report: Progress) -> "dict[str, np.ndarray]":
     """Every tensor as fp32, exactly the number the 4-bit block stands for."""
     import numpy as np
@@ -427,13 +397,6 @@ def dequantised(reader: "GGUFReader", config: dict[str, Any], report: Progress) 
             values = halves(values, heads[part])
         tensors[hf_name(tensor.name)] = np.ascontiguousarray(values)
     return tensors
-
-
-def halves(weight: "np.ndarray", heads: int) -> "np.ndarray":
-    """Undo the GGUF's row order: it interleaves the two halves that RoPE rotates together."""
-    rows, columns = weight.shape
-    pairs = weight.reshape(heads, rows // heads // 2, 2, columns)
-    return pairs.swapaxes(1, 2).reshape(rows, columns)
 
 
 # ---------------------------------------------------------------------------------------------

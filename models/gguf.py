@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from models.decoder import FAMILIES, ConfigError, DecoderConfig, read_config
-from models.fetch import halves, shortest
+from models.gguf_names import halves, hf_name, shortest
 from models.layers import Rope
 from models.tokenizer import Tokenizer
 
@@ -23,24 +23,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Bpe
 
 STORED = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-OUTSIDE = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-INSIDE = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 FREQUENCIES = "rope_freqs.weight"  # llama3's scaling, as one divisor per frequency
 CONTROL, OWN = 3, 4  # the file's numbers for tokens that stand for no text, and for words added by the makers
 
@@ -159,16 +141,6 @@ class File:
 def unturned(values: Any, heads: int) -> Any:
     """Llama's query and key rows are interleaved in GGUF; a bias is a matrix of one column here."""
     return halves(values[:, None], heads)[:, 0] if values.ndim == 1 else halves(values, heads)
-
-
-def hf_name(name: str) -> str:
-    """blk.7.attn_q.weight → model.layers.7.self_attn.q_proj.weight; an unknown name stays, to be named in the error."""
-    if name in OUTSIDE:
-        return OUTSIDE[name]
-    parts = name.split(".")
-    if len(parts) != 4 or parts[0] != "blk" or parts[2] not in INSIDE:
-        return name
-    return f"model.layers.{parts[1]}.{INSIDE[parts[2]]}.{parts[3]}"
 
 
 # The tokenizer.

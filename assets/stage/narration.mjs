@@ -26,6 +26,12 @@ export class Narration {
     this.said.addEventListener("pointerout", () => this.act.light(this.kept));
     this.said.addEventListener("focusout", () => this.act.light(this.kept));
     this.said.addEventListener("click", (event) => light(event) && this.keep(light(event)));
+    this.said.addEventListener("keydown", (event) => {
+      if (!light(event) || (event.key !== "Enter" && event.key !== " ")) return;
+      event.preventDefault();
+      event.stopPropagation(); // space would play
+      this.keep(light(event));
+    });
   }
 
   keep(light) {
@@ -89,8 +95,9 @@ export class Narration {
     return node;
   }
 
+  // No <button>: it would be one box, which neither breaks at the end of a line nor keeps the stop behind it.
   word({ text, light }) {
-    return make("button", { type: "button", class: "word", "data-light": light, "aria-pressed": "false" }, text);
+    return make("span", { role: "button", tabindex: 0, class: "word", "data-light": light, "aria-pressed": "false" }, text);
   }
 
   // The words of a shape under the pointer, found by its looks.

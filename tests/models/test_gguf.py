@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Regex, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from models import gguf
+from models import gguf, gguf_names
 from models.decoder import ConfigError
 from models.load import Model, load_target
 from tests.toy import MARKS, toy_tokenizer
@@ -49,10 +49,10 @@ def interleaved(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def gguf_name(name: str) -> str:
-    outside = {ours: theirs for theirs, ours in gguf.OUTSIDE.items()}
+    outside = {ours: theirs for theirs, ours in gguf_names.OUTSIDE.items()}
     if name in outside:
         return outside[name]
-    inside = {ours: theirs for theirs, ours in gguf.INSIDE.items()}
+    inside = {ours: theirs for theirs, ours in gguf_names.INSIDE.items()}
     _, _, layer, part, end = name.split(".", 3)[0:3] + [name.split(".", 3)[3].rsplit(".", 1)[0], name.rsplit(".", 1)[1]]
     return f"blk.{layer}.{inside[part]}.{end}"
 
