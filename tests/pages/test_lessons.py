@@ -6,15 +6,17 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+from streamlit.runtime.context import ContextProxy
 from streamlit.testing.v1 import AppTest
 
 from pages.lessons import ORDER
 from pages.lessons.lesson import Beat, Lesson
+from pages.parts import colours, recorded, text
 from pages.parts import lesson as part
-from pages.parts import recorded, text
 from pages.parts.text import catalogue
 from pages.pictures.scene import Scene, Value, state
 from tests.pages.conftest import address, open_page, scene_of
@@ -54,10 +56,15 @@ def texts_of(beat: Beat) -> set[str]:
     return {f"{beat.id}.{name}" for name in {"title", "text"} | ({"task"} if beat.task else set()) | asked}
 
 
+@pytest.mark.parametrize("theme", colours.THEMES)
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("told", LESSONS, ids=lambda told: told.key)
-def test_a_lesson_opens_with_all_its_moments(told: Lesson, language: str) -> None:
+def test_a_lesson_opens_with_all_its_moments(
+    told: Lesson, language: str, theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ContextProxy, "theme", SimpleNamespace(type=theme))
     at = open_page(told.key, language)
+    assert colours.theme() == colours.THEMES[theme]
     assert not at.exception
     assert at.title[0].value == catalogue(language)[f"{told.key}.title"]
     lines = json.loads(scene_of(at))["scene"]["lines"]
