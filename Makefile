@@ -14,7 +14,7 @@ run: setup
 	@echo "DraftScope: http://localhost:$(PORT)  (Ctrl-C stops it; PORT=8600 make run takes another port)"
 	@$(BIN)/python -m pages.parts.serve --server.port $(PORT) --server.headless true
 
-test: setup chromium
+test: setup chromium .venv/scale
 	@$(MAKE) --no-print-directory check
 
 # The browser tests drive a Chromium from the system; where none is and root may install one, it does.
@@ -71,6 +71,11 @@ site:
 # Installs again only when a requirements file is newer than the last install that succeeded.
 .venv/installed: requirements.txt requirements-dev.txt requirements-replay.txt | .venv/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+# Ray, which only the tests need on a machine that decodes for itself.
+.venv/scale: requirements-scale.txt .venv/installed
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements-scale.txt
 	@touch $@
 
 .venv/bin/python:

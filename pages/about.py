@@ -34,6 +34,9 @@ with left:
     st.markdown(t("about.numbers.text"))
     st.subheader(t("about.machines"), anchor=False)
     st.markdown("\n".join(f"- {line}" for line in recorded_on()) or t("about.machines.none"))
+    st.subheader(t("about.backend"), anchor=False)
+    backend = source.backend() if source.can_run() else "none"
+    st.markdown(t(f"about.backend.{backend}", {"count": source.hands()}))
     st.subheader(t("about.versions"), anchor=False)
     st.table({package: installed(package) for package in PACKAGES})
 with right:

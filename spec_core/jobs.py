@@ -276,6 +276,8 @@ class Jobs:
             except (OSError, ValueError) as error:  # no worker, or one that talks nonsense
                 self.bury(hand, job, str(error))
             self.let_go(hand, job)
+        if hand.worker:  # hired while the queue was being closed
+            hand.worker.stop()
 
     def next(self, hand: Hand) -> Job | None:
         """Wait for the job whose turn it is; None when the queue is closed. An idle worker is sent home meanwhile."""
@@ -298,10 +300,11 @@ class Jobs:
 
     def perform(self, hand: Hand, job: Job) -> None:
         """Have the worker do it, and note what it says until the run or the worker is over."""
+        worker = hand.worker or self.hire()  # without the lock: where it comes from a cluster it takes a while
         with self.changed:
+            hand.worker = worker
             if job.over:
                 return
-            worker = hand.worker = hand.worker or self.hire()
         worker.tell(Ask(job.id, job.spec))
         for line in worker.answers():
             if self.note(job, line):

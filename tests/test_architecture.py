@@ -25,6 +25,7 @@ RUNNING = tuple(
         "measure",
         "jobs",
         "worker",
+        "cluster",
         "training",
         "bench",
         "experiment",

@@ -89,7 +89,8 @@ async def lifespan(app: Any) -> AsyncIterator[None]:
     """Import what the first page needs; when told to go, let runs in hand finish and hand back those that wait."""
     for name in (*OURS, *STREAMLITS):
         import_module(name)
-    log({"event": "start", "hosted": rules().hosted, "live": source.can_run(), "port": get_option("server.port")})
+    said = {"hosted": rules().hosted, "live": source.can_run(), "backend": source.backend()}
+    log({"event": "start", **said, "port": get_option("server.port")})
     yield
     log({"event": "stop"})
     await to_thread.run_sync(source.close, float(os.environ.get("DRAFTSCOPE_DRAIN", DRAIN)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAUSE = 0.4  # seconds between two looks at the run in hand: drawing takes time from it
 AWAY = 2.0  # the same on pages that do not show it
-AGAIN = ("died", "exhausted", "closing")  # what may well go better the next time
+AGAIN = ("died", "exhausted", "closing", "busy")  # what may well go better the next time
 FULL = ("problem.full", "problem.own", "problem.rate", "problem.closed")
 MOST = 24  # ids read from an address, which anybody can write
 

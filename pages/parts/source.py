@@ -32,6 +32,7 @@ TARGET = os.environ.get("DRAFTSCOPE_TARGET", "smollm2-135m")  # a catalog key, a
 LENGTHS = (1, 2, 4, 8, 12, 16, 24, 31)  # of drafts whose latency is measured
 ROUNDS, SHAPE_ROUNDS = 9, 5  # timings of each
 
+BACKENDS = ("local", "ray")
 QUEUE: "list[Jobs]" = []  # one, once somebody has asked for it
 LOCK = threading.Lock()
 DAMAGED = (OSError, EOFError, zlib.error, RecursionError)  # what reading a file somebody made may raise
@@ -52,8 +53,8 @@ def methods() -> "dict[str, Method]":
 
 
 def can_run() -> bool:
-    """Torch is here; without it the app replays what others recorded."""
-    return find_spec("torch") is not None
+    """Torch is here, or a cluster has it; without it the app replays what others recorded."""
+    return find_spec("torch") is not None or backend() == "ray"
 
 
 def has_drafter(method: "Method") -> bool:
@@ -73,15 +74,42 @@ def jobs() -> "Jobs":
     """
     with LOCK:
         if not QUEUE:
-            from spec_core.jobs import Jobs
-            from spec_core.process import Process
-
-            def hire() -> "Process":
-                counters().hired()
-                return Process()
-
-            QUEUE.append(Jobs(limits(), hire, heard=counters().hear))
+            QUEUE.append(queue(backend()))
         return QUEUE[0]
+
+
+def backend() -> str:
+    """What decodes: `local` for a process of this server, `ray` for the replicas of a Ray cluster."""
+    found = os.environ.get("DRAFTSCOPE_BACKEND") or "local"
+    if found not in BACKENDS:
+        raise SystemExit(f"DRAFTSCOPE_BACKEND is {found!r}: let it be {' or '.join(BACKENDS)}")
+    if found == "ray" and find_spec("ray") is None:
+        raise SystemExit("DRAFTSCOPE_BACKEND=ray needs Ray: pip install -r requirements-scale.txt")
+    return found
+
+
+def queue(backend: str) -> "Jobs":
+    from spec_core.jobs import Hand, Jobs
+    from spec_core.process import Process, Worker
+
+    def hire() -> Worker:
+        counters().hired()
+        if backend == "local":
+            return Process()
+        from spec_core.cluster import hire
+
+        return hire()
+
+    return Jobs(limits(), hire, [Hand() for _ in range(hands())], counters().hear)
+
+
+def hands() -> int:
+    """How many runs go on at once."""
+    if backend() == "local":
+        return 1
+    from spec_core.cluster import replicas
+
+    return replicas()
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import IO
 
@@ -168,9 +168,14 @@ class Question:
     source: str
 
 
-def ask(model: Model, template: Template, count: int, rng: torch.Generator) -> list[Question]:
-    """Questions the target makes up when it is left alone behind the user's header; unfinished ones are dropped."""
-    texts = [Text(list(template.before), ASK) for _ in range(count)]
+def ask(model: Model, template: Template, count: int, rng: torch.Generator, opening: str = "") -> list[Question]:
+    """Questions the target makes up when it is left alone behind the user's header; unfinished ones are dropped.
+
+    opening: how they all begin, which steers them to a subject (`def ` to code).
+    """
+    assert model.tokenizer is not None
+    start = [*template.before, *model.tokenizer.raw(opening)]
+    texts = [Text(list(start), ASK) for _ in range(count)]
     write(model.decoder, texts, model.stops, QUESTION, rng)
     asked = [t.ids[len(template.before) : -1] for t in texts if t.ended]
     return [Question(ids, "self") for ids in asked if len(ids) >= SHORTEST and not model.stops.intersection(ids)]
@@ -198,15 +203,23 @@ def given(path: Path, tokenizer: Tokenizer, limit: int = QUESTION) -> Iterator[Q
                 yield Question(ids, record.get("source", path.stem))
 
 
-def grow(corpus: Corpus, model: Model, goal: int, size: int, seed: int, questions: Iterator[Question]) -> None:
+def grow(
+    corpus: Corpus,
+    model: Model,
+    goal: int,
+    size: int,
+    seed: int,
+    questions: Iterator[Question],
+    openings: Sequence[str] = ("",),
+) -> None:
     """Append dialogues until the corpus has `goal` of them: given questions while they last, then the target's own."""
     assert model.tokenizer is not None
     template = Template.of(model.tokenizer)
     fresh = (q for q in questions if tuple(template.around(q.ids)) not in corpus.questions)
     rng = torch.Generator().manual_seed(seed * 1_000_003 + len(corpus))  # a resumed run must not repeat itself
-    started, before = time.monotonic(), corpus.tokens
+    started, before, turns = time.monotonic(), corpus.tokens, cycle(openings)
     while len(corpus) < goal:
-        batch = list(islice(fresh, size)) or ask(model, template, size, rng)
+        batch = list(islice(fresh, size)) or ask(model, template, size, rng, next(turns))
         corpus.add(answer(model, template, batch, rng) if batch else [])
         rate = (corpus.tokens - before) / (time.monotonic() - started)
         print(
@@ -229,6 +242,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--prompts", type=Path, help="JSON Lines file of questions to answer first, with field prompt")
+    parser.add_argument("--longest", type=int, default=QUESTION, help="leave out given questions of more tokens")
+    parser.add_argument(
+        "--opening",
+        dest="openings",
+        action="append",
+        help="how made-up questions begin, such as 'def ' for code; several take turns",
+    )
     parser.add_argument(
         "--import", dest="source", type=Path, help="dialogues to start from, in this corpus's own format"
     )
@@ -250,8 +270,9 @@ def main() -> None:
     if len(corpus) < arguments.dialogues:
         model = load_target(arguments.target)
         assert model.tokenizer is not None
-        questions = given(arguments.prompts, model.tokenizer) if arguments.prompts else iter(())
-        grow(corpus, model, arguments.dialogues, arguments.size, arguments.seed, questions)
+        path, openings = arguments.prompts, [o.replace("\\n", "\n") for o in arguments.openings or [""]]
+        questions = given(path, model.tokenizer, arguments.longest) if path else iter(())
+        grow(corpus, model, arguments.dialogues, arguments.size, arguments.seed, questions, openings)
 
 
 if __name__ == "__main__":

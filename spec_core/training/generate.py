@@ -1,4 +1,4 @@
-"""Lets the target go on with many texts at once; a finished one leaves the batch, so that no pass is spent on it."""
+"""Lets the target go on with many texts at once; finished ones leave the batch, lest passes be spent on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from models.cache import KVCache
 from models.decoder import Decoder
 from spec_core.trace import Sampling
 from spec_core.verify import law
+
+KEPT = 0.85  # share of a batch that goes on when the others leave it: every leave copies what stays of the cache
 
 
 @dataclass
@@ -49,10 +51,11 @@ def pick(logits: Tensor, texts: Sequence[Text], rng: torch.Generator) -> list[in
 
 
 def settle(texts: Sequence[Text], tokens: Sequence[int], stops: frozenset[int]) -> Tensor:
-    """Add a token to each text; returns which of them go on."""
+    """Add a token to each text that has not ended; returns which of them go on."""
     for text, token in zip(texts, tokens, strict=True):
-        text.ids.append(token)
-        text.ended = token in stops
+        if not text.ended:
+            text.ids.append(token)
+            text.ended = token in stops
     return torch.tensor([i for i, t in enumerate(texts) if not t.ended], dtype=torch.long)
 
 
@@ -69,7 +72,7 @@ def write(decoder: Decoder, texts: Sequence[Text], stops: frozenset[int], limit:
         going = settle(texts, pick(decoder.lm_head(out.last[:, -1]), texts, rng), stops)
         if not len(going):
             return
-        if len(going) < len(texts):
+        if len(going) <= KEPT * len(texts):
             cache, real, positions = thinned(cache, going), real[going], positions[going]
             texts = [texts[i] for i in going.tolist()]
         real = torch.cat([real, torch.ones(len(texts), 1).bool()], dim=1)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from pages.parts import routes, serve, source
 from pages.parts.hosting import LOCAL, PUBLIC, rules
@@ -162,3 +163,30 @@ def test_a_reader_who_empties_the_cache_takes_nobodys_runs(monkeypatch: pytest.M
     st.cache_resource.clear()
     st.cache_data.clear()
     assert source.jobs() is before
+
+
+@pytest.mark.parametrize(("backend", "says"), [("mainframe", "local or ray"), ("ray", "requirements-scale.txt")])
+def test_a_server_whose_back_end_cannot_be_had_says_so_and_ends(
+    monkeypatch: pytest.MonkeyPatch, backend: str, says: str
+) -> None:
+    monkeypatch.setenv("DRAFTSCOPE_BACKEND", backend)
+    monkeypatch.setattr(source, "find_spec", lambda name: None if name == "ray" else object())
+    with pytest.raises(SystemExit, match=says):
+        serve.main([])
+
+
+@pytest.mark.parametrize(("backend", "says"), [("local", "one worker process"), ("ray", "They take 3 at once")])
+def test_the_about_page_says_where_live_runs_decode(monkeypatch: pytest.MonkeyPatch, backend: str, says: str) -> None:
+    monkeypatch.setenv("DRAFTSCOPE_BACKEND", backend)
+    monkeypatch.setenv("DRAFTSCOPE_REPLICAS", "3")
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    at.switch_page("pages/about.py").run()
+    assert not at.exception
+    assert any(says in line.value for line in at.markdown)
+
+
+def test_a_queue_before_a_cluster_has_a_hand_for_every_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAFTSCOPE_BACKEND", "ray")
+    monkeypatch.setenv("DRAFTSCOPE_REPLICAS", "3")
+    made = source.queue("ray")
+    assert (len(made.hands), made.worker) == (3, None)

@@ -98,3 +98,14 @@ def test_only_self_written_dialogues_are_exported_and_they_import_again(tmp_path
     Corpus(tmp_path / "all.jsonl").add([dialogue(1, 2, 3), given, dialogue(4, 5, question=8)])
     assert corpus.export(tmp_path / "all.jsonl", tmp_path / "own.jsonl.gz") == 2
     assert list(read(tmp_path / "own.jsonl.gz")) == [dialogue(1, 2, 3), dialogue(4, 5, question=8)]
+
+
+def test_made_up_questions_begin_as_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "ASK", Sampling(temperature=5.0))
+    monkeypatch.setattr(corpus, "QUESTION", 60)
+    model = talking_model()
+    assert model.tokenizer is not None
+    asked = corpus.ask(model, Template.of(model.tokenizer), 8, torch.Generator().manual_seed(0), "def ")
+    start = model.tokenizer.raw("def ")
+    assert asked
+    assert all(question.ids[: len(start)] == start and len(question.ids) > len(start) for question in asked)

@@ -1,0 +1,162 @@
+"""Runs in a real Ray cluster on this machine: same text, cancellation, a replica killed, a cluster kept busy."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from models.load import load_network, load_target
+from spec_core.job import Failure, Snapshot, Spec
+from spec_core.jobs import Hand, Jobs
+from spec_core.methods import find
+from spec_core.process import Process
+from spec_core.run import Request, chat_prompt, collect, run
+from spec_core.trace import Sampling, ids
+from tests.toy import toy_drafter_folders, toy_folder
+
+pytest.importorskip("ray", reason="Ray has no build for this Python")
+from spec_core import cluster
+
+PATIENCE = 180.0
+pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # Ray's own, of what it is built with
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Spec]:
+    root = tmp_path_factory.mktemp("cluster")
+    target, drafters = str(toy_folder(root / "target")), toy_drafter_folders(root)
+
+    def made(method: str = "plain", budget: int = 6, prompt: str = "Hi 你好") -> Spec:
+        drafter = drafters.get(find(method).network, "")
+        return Spec(target, str(drafter), method, {}, prompt, sampling=Sampling(seed=1), budget=budget, device="cpu")
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[Jobs]:
+    """A queue with two replicas behind it."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRAFTSCOPE_REPLICAS", "2")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        made = Jobs(hire=cluster.hire, hands=[Hand() for _ in range(cluster.replicas())])
+        yield made
+        made.close()
+    ray.shutdown()
+    cluster.deployment.cache_clear()
+
+
+def wait(jobs: Jobs, id: str, until: Callable[[Snapshot], bool] = lambda now: now.over) -> Snapshot:
+    deadline = time.monotonic() + PATIENCE
+    while not until(now := jobs.snapshot(id)):
+        assert time.monotonic() < deadline, f"still {now.state}"
+        time.sleep(0.005)
+    return now
+
+
+def under_way(now: Snapshot) -> bool:
+    return bool(now.trace and now.trace.steps)
+
+
+def pids() -> list[int]:
+    """Of the replicas, none of which must have a run in hand."""
+    handle, _ = cluster.deployment()
+    return handle.broadcast("pid").results(timeout_s=PATIENCE)
+
+
+@pytest.mark.parametrize("method", ["plain", "lookup", "eagle", "eagle2", "eagle3", "dflash", "ddtree"])
+def test_a_run_in_the_cluster_is_the_run_one_would_have_here(
+    jobs: Jobs, spec: Callable[..., Spec], method: str
+) -> None:
+    asked = spec(method, budget=24)
+    model = load_target(asked.target, "cpu")
+    drafter = load_network(model, asked.drafter) if asked.drafter else None
+    here = collect(run(model, drafter, Request(find(method), chat_prompt(model, asked.prompt), {}, asked.sampling, 24)))
+    there = wait(jobs, jobs.submit(asked))
+    assert (there.state, there.failure) == ("done", None)
+    assert there.trace
+    assert ids(there.trace) == ids(here)
+
+
+def test_as_many_runs_go_on_at_once_as_there_are_replicas(jobs: Jobs, spec: Callable[..., Spec]) -> None:
+    made = jobs.submit_all([spec(budget=400) for _ in range(3)])
+    for id in made[:2]:
+        wait(jobs, id, under_way)
+    last = jobs.snapshot(made[2])
+    assert (last.state, last.position) == ("queued", 1)
+    for id in made:
+        jobs.cancel(id)
+    assert [wait(jobs, id).state for id in made] == ["cancelled"] * 3
+
+
+def test_a_run_cancelled_in_the_cluster_ends_and_keeps_its_trace(jobs: Jobs, spec: Callable[..., Spec]) -> None:
+    made = jobs.submit(spec(budget=400))
+    wait(jobs, made, under_way)
+    jobs.cancel(made)
+    now = wait(jobs, made)
+    assert now.state == "cancelled"
+    assert now.trace
+    assert now.trace.end
+    assert (now.trace.end.reason, now.trace.end.steps) == ("cancelled", len(now.trace.steps))
+
+
+def test_a_replica_killed_mid_run_is_told_of_and_replaced(jobs: Jobs, spec: Callable[..., Spec]) -> None:
+    """The run has its message, what waits is served by others, and the same run again has the same text."""
+    whole = wait(jobs, jobs.submit(spec(budget=60)))
+    alive = pids()
+    made = jobs.submit_all([spec(budget=400) for _ in range(2)])
+    after = jobs.submit(spec(budget=60))
+    for id in made:
+        wait(jobs, id, under_way)
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+    for id in made:
+        now = wait(jobs, id)
+        assert (now.state, now.failure and now.failure.kind) == ("failed", "died")
+        assert now.trace, "what came before stays"
+    again = wait(jobs, after)
+    assert again.state == "done"
+    assert whole.trace
+    assert again.trace
+    assert ids(again.trace) == ids(whole.trace)
+    assert (jobs.load().status, jobs.load().waiting) == ("ok", 0)
+
+
+def test_a_replica_that_does_not_listen_is_made_to_go(jobs: Jobs, spec: Callable[..., Spec]) -> None:
+    before = set(pids())
+    made = jobs.submit(spec(budget=400))
+    wait(jobs, made, under_way)
+    with jobs.changed:
+        (hand,) = [hand for hand in jobs.hands if hand.job and hand.job.id == made]
+        assert hand.worker
+        hand.worker.kill()
+    assert wait(jobs, made).state == "failed"
+    assert wait(jobs, jobs.submit(spec())).state == "done"
+    assert len(before - set(pids())) == 1, "the other one goes on"
+
+
+def test_a_cluster_that_others_keep_busy_says_so(jobs: Jobs, spec: Callable[..., Spec]) -> None:
+    """Two servers on one cluster: what is beyond its replicas and its line is handed back, and nobody hangs."""
+    other = Jobs(hire=cluster.hire, hands=[Hand() for _ in range(8)])
+    made = [(queue, id) for queue in (jobs, other) for id in queue.submit_all([spec(budget=200) for _ in range(8)])]
+    ends = [wait(queue, id) for queue, id in made]
+    turned_away = [now for now in ends if now.failure == Failure("busy", {})]
+    assert turned_away
+    assert len([now for now in ends if now.state == "done"]) == len(ends) - len(turned_away) >= 2
+    other.close()
+
+
+def test_a_failure_in_the_cluster_is_told_as_at_home(jobs: Jobs, spec: Callable[..., Spec], tmp_path: Path) -> None:
+    import msgspec
+
+    nowhere = msgspec.structs.replace(spec(), target=str(tmp_path / "nowhere"))
+    home = Jobs(hire=Process)
+    there, here = wait(jobs, jobs.submit(nowhere)), wait(home, home.submit(nowhere))
+    home.close()
+    assert there.state == here.state == "failed"
+    assert there.failure == here.failure
