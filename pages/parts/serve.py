@@ -6,6 +6,7 @@ it has neither /healthz nor /metrics nor the headers of a public server.
 """
 
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def public() -> dict[str, Setting]:
     return {"client.showErrorDetails": "none", "server.fileWatcherType": "none", **sizes}
 
 
+def below() -> dict[str, Setting]:
+    """DRAFTSCOPE_PATH: where on its site the app lies, such as `draftscope`; /healthz and /metrics stay at the root."""
+    path = os.environ.get("DRAFTSCOPE_PATH", "").strip("/")
+    return {"server.baseUrlPath": path} if path else {}
+
+
 def log_to_stderr() -> None:
     """One JSON object a line, and nothing else on it."""
     handler = logging.StreamHandler()
@@ -62,7 +69,7 @@ def main(options: list[str]) -> None:
     log_to_stderr()
     sys.argv = [str(APP)]  # Streamlit puts the folder of what was started in front of all others
     app = App(APP, lifespan=lifespan, routes=ROUTES, middleware=[Middleware(Guard)])
-    app.run(config={**QUIET, **public(), **settings(options)})
+    app.run(config={**QUIET, **public(), **below(), **settings(options)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""`make screenshots`: every page in both themes, most in both languages and on a phone, as pictures in docs/screens."""
+"""`make screenshots`: every page in both themes, most in both languages and on a phone, as pictures in docs/screens.
+
+The charts of the latency page become pictures in docs/measurements.
+"""
 
 import io
 import sys
@@ -11,6 +14,7 @@ from playwright.sync_api import sync_playwright
 from tests.browser.app import CHROMIUM, QUIET, ROOT, served
 
 OUT = ROOT / "docs" / "screens"
+MEASURED = ROOT / "docs" / "measurements"
 DRAWN = ".stage .scene .shape rect, .js-plotly-plot .main-svg, table"
 PAGES = {
     "start": "",
@@ -30,6 +34,7 @@ LESSONS = {
     "family": "family",
 }
 LOOKS = (("light", 1280, 720, "en"), ("dark", 1280, 720, "en"), ("light", 1280, 720, "zh"), ("dark", 390, 844, "zh"))
+CHARTS = ("latency", "split", "heads", "costs-context", "costs-budget", "sweep", "depth", "sure")
 TWO = (("light", 1280, 720, "en"), ("dark", 1280, 720, "zh"))  # enough for a lesson
 SETTLED = 6000  # milliseconds: charts are drawn after the page, and an opening picture plays to its resting place
 
@@ -44,19 +49,36 @@ def shoot(browser: Any, address: str, pages: dict[str, str], look: tuple[str, in
         page.goto(f"{address}/{path}{'&' if '?' in path else '?'}lang={language}")
         page.locator(DRAWN).first.wait_for(timeout=60_000)
         page.wait_for_timeout(SETTLED)
-        picture = Image.open(io.BytesIO(page.screenshot()))
-        picture.save(OUT / f"{name}.{theme}.{width}.{language}.webp", quality=82, method=6)
+        save(page.screenshot(), OUT / f"{name}.{theme}.{width}.{language}.webp")
     context.close()
+
+
+def save(picture: bytes, path: Path) -> None:
+    Image.open(io.BytesIO(picture)).save(path, quality=82, method=6)
+
+
+def charts(browser: Any, address: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    page.goto(f"{address}/latency?lang=en")
+    for name in CHARTS:
+        chart = page.locator(f".st-key-chart-{name}")
+        chart.scroll_into_view_if_needed(timeout=60_000)
+        chart.locator(".main-svg").first.wait_for(timeout=60_000)
+        page.wait_for_timeout(SETTLED / 4)
+        save(chart.screenshot(), MEASURED / f"{name}.webp")
+    page.close()
 
 
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
-    only = set(sys.argv[1:]) or {*PAGES, *LESSONS}
+    only = set(sys.argv[1:]) or {*PAGES, *LESSONS, "charts"}
     todo = [(PAGES, look) for look in LOOKS] + [(LESSONS, look) for look in TWO]
     with served() as address, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         for pages, look in todo:
             shoot(browser, address, {name: path for name, path in pages.items() if name in only}, look)
+        if "charts" in only:
+            charts(browser, address)
         browser.close()
     print(f"pictures of {', '.join(sorted(only))} in {Path(OUT).relative_to(ROOT)}")
 

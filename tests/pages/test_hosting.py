@@ -99,6 +99,15 @@ def test_a_public_server_listens_to_its_own_pages_only(public: tuple[str, Path],
         assert line.recv(64).split()[1] == status
 
 
+def test_a_server_may_lie_below_a_path(tmp_path: Path) -> None:
+    with served(tmp_path / "log", ["-m", "pages.parts.serve"], DRAFTSCOPE_PATH="/draftscope") as (address, _):
+        assert json.load(urllib.request.urlopen(address + "/healthz"))["status"] == "ok"
+        assert b"<title>" in urllib.request.urlopen(address + "/draftscope/").read()
+        assert urllib.request.urlopen(address + "/draftscope/_stcore/health").status == 200
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(address + "/_stcore/health")
+
+
 def test_the_servers_log_is_json_lines(public: tuple[str, Path]) -> None:
     first = json.loads(public[1].read_text().splitlines()[0])  # and no greeting, which would look up an address outside
     assert (first["event"], first["hosted"], first["live"]) == ("start", True, True)
