@@ -20,8 +20,8 @@ from spec_core.training.warm import copy_, copy_mlp, feature_scale
 LAYERS = 5
 BLOCK = 16  # the published block; smaller ones are trained along
 MASK = 16  # <empty_output>: a special token that the target never writes
-SIZES = (4, 8, 16)
-ODDS = (0.5, 0.3, 0.2)
+SIZES = (2, 4, 8, 16)  # a block of 2 is one guess: rows spent on it teach the first, on which all others stand
+ODDS = (0.25, 0.35, 0.25, 0.15)
 SLOTS = 128  # rows per dialogue and step, whatever the block size
 SHALLOW = 0.3  # weight of the loss of a smaller depth, drawn per batch: each depth is to be a drafter of its own …
 DEEP = (

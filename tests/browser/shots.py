@@ -80,7 +80,7 @@ def main() -> None:
         if "charts" in only:
             charts(browser, address)
         browser.close()
-    print(f"pictures of {', '.join(sorted(only))} in {Path(OUT).relative_to(ROOT)}")
+    print(f"pictures of {', '.join(sorted(only))} in docs")
 
 
 if __name__ == "__main__":

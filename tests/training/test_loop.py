@@ -73,7 +73,7 @@ def test_a_drafter_learns_eight_dialogues_and_drafts_them(
     monkeypatch.setattr(dflash, "LAYERS", 2)
     monkeypatch.setattr(dflash, "SLOTS", 64)
     monkeypatch.setattr(dflash, "DEEP", 1.0)
-    monkeypatch.setattr(dflash, "ODDS", (0.1, 0.1, 0.8))  # learnt by heart at the size that is tested
+    monkeypatch.setattr(dflash, "ODDS", (0.0, 0.1, 0.1, 0.8))  # learnt by heart at the size that is tested
     task = make(kind, model, store)
     trainer = Trainer(task, store, plan_for(kind, tmp_path))
     learn(trainer, STEPS[kind])
