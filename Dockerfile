@@ -11,7 +11,7 @@ ARG BASE=python:3.11-slim
 FROM ${BASE} AS packages
 ARG REQUIREMENTS=requirements.txt
 ARG PIP_ARGS=
-COPY requirements.txt requirements-replay.txt /tmp/
+COPY requirements.txt requirements-replay.txt requirements-scale.txt /tmp/
 RUN python -m venv /opt/venv && cd /tmp && \
     /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check ${PIP_ARGS} -r ${REQUIREMENTS}
 
