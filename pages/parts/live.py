@@ -37,9 +37,10 @@ def form(place: DeltaGenerator, page: Form) -> None:
     """The button that unfolds the form. All of it rests while a run is going on."""
     fold_or_unfold()
     busy = bool(desk().todo)
-    if busy or st.session_state.get("held"):
+    opened = st.session_state.live and not st.session_state.get("unfolded")
+    if busy or opened or st.session_state.get("held"):
         hold(page)
-    st.session_state.held = busy
+    st.session_state.held, st.session_state.unfolded = busy, st.session_state.live
     shut = lecture.locked("live")
     with place.popover(t("live"), icon=":material/play_circle:", key="live", on_change="rerun", disabled=shut):
         prompt = choose_prompt(busy)
@@ -67,9 +68,10 @@ def fold_or_unfold() -> None:
 
 
 def hold(page: Form) -> None:
-    """Say again to the widgets what they hold while a run goes on and once after it.
+    """Say again to the widgets what they hold: when the form opens, while a run goes on and once after it.
 
-    Streamlit forgets it when a script asks for another run: what was typed in the moment of the press, what a link set.
+    Streamlit tells a browser only once, and one whose form is shut does not listen. It also forgets, when a script asks
+    for another run, what was typed in the moment of the press and what a link set.
     """
     fields = ("prompt", "tokens", "temp", "seed", "methods", "methods.one", f"preset.{page.page}")
     for key in (*fields, *knobs.keys()):

@@ -53,3 +53,24 @@ def test_a_run_is_stopped_and_the_next_one_is_drawn_with_a_link_to_it(browser: A
     assert "job=" in page.url
     page.close()
     assert "Traceback" not in log.read_text()
+
+
+def test_a_form_opened_by_hand_shows_what_it_starts_from_and_runs_it(browser: Any, live: tuple[str, Path]) -> None:
+    """The browser is told of a widget's value once, when the form it lies in is still shut."""
+    address, log = live
+    page = browser.new_page()
+    page.goto(f"{address}/step?lang=en")
+    page.locator(".stage .scene .shape rect").first.wait_for(timeout=60_000)
+    page.get_by_role("button", name="Run it live").click()
+    asked = page.get_by_label("Your prompt")
+    asked.wait_for(timeout=30_000)
+    page.wait_for_timeout(1000)
+    assert asked.input_value().startswith("Why")
+    sliders = page.get_by_test_id("stSlider").get_by_role("slider")
+    assert sliders.first.input_value() == "64"
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_url("**trace=own**", timeout=60_000)
+    assert "tokens=" not in page.url, "all knobs are at their defaults, which no address repeats"
+    assert "knobs=" not in page.url
+    page.close()
+    assert "Traceback" not in log.read_text()
