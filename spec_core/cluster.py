@@ -27,6 +27,8 @@ Call = Literal["cancel", "end"]
 NAME = "draftscope"
 LOCK = threading.Lock()
 PATIENCE = 60.0  # seconds until a replica that waits for calls asks again
+MOMENT = 2.0  # seconds that a step may still take when its run is to end
+PING = 10.0  # seconds a cluster may take to answer
 OURS = ("DRAFTSCOPE_", "OMP_", "GOMP_", "HF_")  # settings that the replicas share with this process
 
 
@@ -41,6 +43,9 @@ class Board:
             self.count += 1
             self.calls.append((call, id))
             self.changed.notify_all()
+
+    async def ping(self) -> None:
+        """Here."""
 
     async def after(self, count: int) -> tuple[int, list[tuple[Call, str]]]:
         """How many calls there were, and those since the first `count`, once there are any."""
@@ -71,7 +76,6 @@ class Replica:
                 yield line
         finally:  # also where the asker is gone
             self.off.append(ask.id)
-            self.doing = ""
 
     def listen(self) -> None:
         import ray
@@ -90,11 +94,16 @@ class Replica:
         """A run that does not listen takes its replica along: Serve starts another in its place."""
         if call == "cancel":
             self.off.append(id)
-        elif self.doing == id:
+        elif self.doing == id and not self.idle():
             os._exit(1)
 
-    async def pid(self) -> int:
-        return os.getpid()
+    def idle(self) -> bool:
+        """The run in hand has been left, at the latest in a moment."""
+        try:
+            self.thread.submit(bool).result(MOMENT)
+        except TimeoutError:
+            return False
+        return True
 
 
 class Remote:
@@ -102,34 +111,42 @@ class Remote:
 
     def __init__(self, handle: Any, board: Any):
         self.handle, self.board = handle, board
-        self.stream, self.asked, self.reason = None, "", ""
+        self.stream: Any = None
+        self.asked, self.order, self.reason = "", b"", ""
 
     def tell(self, message: Ask | Cancel) -> None:
         if isinstance(message, Cancel):
-            self.board.put.remote("cancel", message.id)
+            self.call("cancel", message.id)
             return
-        self.asked, self.reason = message.id, ""
-        self.stream = self.handle.options(stream=True).decode.remote(msgspec.json.encode(message))
+        self.asked, self.order = message.id, msgspec.json.encode(message)
 
     def answers(self) -> Iterator[bytes]:
-        from ray.exceptions import RayError
-        from ray.serve.exceptions import BackPressureError, RayServeException
+        from ray.serve.exceptions import BackPressureError
 
-        assert self.stream is not None
         try:
+            self.stream = self.handle.options(stream=True).decode.remote(self.order)
             yield from self.stream
         except BackPressureError:  # other servers keep this cluster busy
             yield failed(Failure("busy", {}))
-        except (RayError, RayServeException) as error:
+        except (
+            Exception
+        ) as error:  # a replica's end, the cluster's, the network's: all end this worker, and none the queue
             self.reason = type(error).__name__
 
     def kill(self) -> None:
-        self.board.put.remote("end", self.asked)
+        self.call("end", self.asked)
+        self.leave()  # the replica may not be the only one that does not listen
+
+    def leave(self) -> None:
+        with suppress(Exception):  # there may be no stream, it may be over, or its replica gone
+            self.stream.cancel()
+
+    def call(self, call: Call, id: str) -> None:
+        with suppress(Exception):  # where the cluster is gone, so is the run
+            self.board.put.remote(call, id)
 
     def stop(self) -> str:
-        if self.stream is not None:
-            with suppress(Exception):  # it may be over, or its replica gone
-                self.stream.cancel()
+        self.leave()
         return self.reason or "the end of its answers"
 
 
@@ -175,7 +192,8 @@ def deployment() -> tuple[Any, Any]:
         ray_actor_options={"num_cpus": 1, "num_gpus": gpu, "runtime_env": {"env_vars": settings()}},
         max_ongoing_requests=1,
         max_queued_requests=replicas(),
-        health_check_period_s=5,
+        health_check_period_s=3,
+        health_check_timeout_s=10,  # one that stands still is replaced
         graceful_shutdown_timeout_s=5,
     )
     kept = {"name": "board", "namespace": NAME, "get_if_exists": True, "max_restarts": -1}
@@ -187,6 +205,29 @@ def hire() -> Remote:
     """A place in our cluster, which the first one starts; OSError where there is none to be had."""
     with LOCK:
         try:
-            return Remote(*deployment())
+            return Remote(*(deployment() if alive() else anew()))
         except Exception as error:  # of many kinds: Ray's, its network's, its processes'
             raise OSError(f"no cluster: {error}") from error
+
+
+def alive() -> bool:
+    """The cluster answers and has our replicas, or there was none yet."""
+    import ray
+    from ray import serve
+
+    try:
+        if deployment.cache_info().currsize:
+            ray.get(deployment()[1].ping.remote(), timeout=PING)
+            serve.get_app_handle(NAME)
+        return True
+    except Exception:
+        return False
+
+
+def anew() -> tuple[Any, Any]:
+    """Leave a cluster that does not answer, and join it again or start another."""
+    import ray
+
+    deployment.cache_clear()
+    ray.shutdown()
+    return deployment()

@@ -10,7 +10,7 @@ import pytest
 
 from models.load import load_network, load_target
 from spec_core.job import Failure, Snapshot, Spec
-from spec_core.jobs import Hand, Jobs
+from spec_core.jobs import Hand, Jobs, Limits
 from spec_core.methods import find
 from spec_core.process import Process
 from spec_core.run import Request, chat_prompt, collect, run
@@ -21,6 +21,7 @@ pytest.importorskip("ray", reason="Ray has no build for this Python")
 from spec_core import cluster
 
 PATIENCE = 180.0
+REPLICA = b"ray::ServeReplica:" + cluster.NAME.encode()
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # Ray's own, of what it is built with
 
 
@@ -64,9 +65,16 @@ def under_way(now: Snapshot) -> bool:
 
 
 def pids() -> list[int]:
-    """Of the replicas, none of which must have a run in hand."""
-    handle, _ = cluster.deployment()
-    return handle.broadcast("pid").results(timeout_s=PATIENCE)
+    """Of the replicas, as the system knows them."""
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if REPLICA in text(path)]
+    return [int(path.parent.name) for path in found]
+
+
+def text(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has just ended
+        return b""
 
 
 @pytest.mark.parametrize("method", ["plain", "lookup", "eagle", "eagle2", "eagle3", "dflash", "ddtree"])
@@ -108,12 +116,12 @@ def test_a_run_cancelled_in_the_cluster_ends_and_keeps_its_trace(jobs: Jobs, spe
 def test_a_replica_killed_mid_run_is_told_of_and_replaced(jobs: Jobs, spec: Callable[..., Spec]) -> None:
     """The run has its message, what waits is served by others, and the same run again has the same text."""
     whole = wait(jobs, jobs.submit(spec(budget=60)))
-    alive = pids()
+    assert len(pids()) == 2
     made = jobs.submit_all([spec(budget=400) for _ in range(2)])
     after = jobs.submit(spec(budget=60))
     for id in made:
         wait(jobs, id, under_way)
-    for pid in alive:
+    for pid in pids():
         os.kill(pid, signal.SIGKILL)
     for id in made:
         now = wait(jobs, id)
@@ -127,17 +135,24 @@ def test_a_replica_killed_mid_run_is_told_of_and_replaced(jobs: Jobs, spec: Call
     assert (jobs.load().status, jobs.load().waiting) == ("ok", 0)
 
 
-def test_a_replica_that_does_not_listen_is_made_to_go(jobs: Jobs, spec: Callable[..., Spec]) -> None:
-    before = set(pids())
+def test_a_replica_that_does_not_listen_is_left_and_replaced(
+    jobs: Jobs, spec: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Halted while it decodes, it can neither be cancelled nor be waited for."""
+    wait(jobs, jobs.submit(spec()))
     made = jobs.submit(spec(budget=400))
     wait(jobs, made, under_way)
-    with jobs.changed:
-        (hand,) = [hand for hand in jobs.hands if hand.job and hand.job.id == made]
-        assert hand.worker
-        hand.worker.kill()
-    assert wait(jobs, made).state == "failed"
+    halted = pids()
+    for pid in halted:
+        os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(jobs, "limits", Limits(grace=0.5))
+    jobs.cancel(made)
+    now = wait(jobs, made)
+    assert now.state == "cancelled"
+    assert now.trace
+    monkeypatch.setattr(jobs, "limits", Limits())
     assert wait(jobs, jobs.submit(spec())).state == "done"
-    assert len(before - set(pids())) == 1, "the other one goes on"
+    assert not set(halted) & set(pids())
 
 
 def test_a_cluster_that_others_keep_busy_says_so(jobs: Jobs, spec: Callable[..., Spec]) -> None:
@@ -160,3 +175,18 @@ def test_a_failure_in_the_cluster_is_told_as_at_home(jobs: Jobs, spec: Callable[
     home.close()
     assert there.state == here.state == "failed"
     assert there.failure == here.failure
+
+
+def test_a_deployment_that_is_lost_fails_its_run_and_is_made_anew(
+    jobs: Jobs, spec: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray import serve
+
+    wait(jobs, jobs.submit(spec()))
+    serve.delete(cluster.NAME)
+    monkeypatch.setattr(jobs, "limits", Limits(loading=5, grace=1))
+    lost = [wait(jobs, jobs.submit(spec())).state for _ in jobs.hands]
+    assert set(lost) <= {"failed", "cancelled"}
+    monkeypatch.setattr(jobs, "limits", Limits())
+    assert wait(jobs, jobs.submit(spec())).state == "done"
+    assert (jobs.load().status, jobs.load().running) == ("ok", 0)
