@@ -20,8 +20,8 @@ from streamlit.config import get_option
 from pages.parts import source
 from pages.parts.hosting import rules
 
-# What the first visitor's page needs. Streamlit looks for icons in every label, hence its own modules; pandas must be whole
-# before two readers come at once, since Plotly uses it as soon as it begins to load.
+# What the first visitor's page needs. Streamlit looks for icons in every label, hence its own modules; pandas must be
+# whole before two readers come at once, since Plotly uses it as soon as it begins to load.
 OURS = ("pages.parts.runs", "pages.parts.stage", "pages.parts.recorded", "pages.pictures.step")
 STREAMLITS = ("streamlit.emojis", "streamlit.elements.lib.image_utils", "numpy", "pandas")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
