@@ -54,9 +54,11 @@ def shipped(toy_pair: catalog.Pair, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(autouse=True)
-def pinned(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def pinned(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(recorded, "FOLDER", shipped)
     st.cache_data.clear()
+    yield
+    st.cache_data.clear()  # whatever is tested next sees the recordings that ship
 
 
 @pytest.fixture
