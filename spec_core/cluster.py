@@ -7,6 +7,7 @@ started on this machine. Every machine of a cluster needs this project at the sa
 
 import asyncio
 import functools
+import logging
 import os
 import threading
 import time
@@ -163,11 +164,8 @@ def join() -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if ray.is_initialized():
         return
-    quiet: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False, "namespace": NAME}
-    if "RAY_ADDRESS" in os.environ:
-        ray.init(**quiet)
-    else:
-        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+    own: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
+    ray.init(logging_level=logging.WARNING, log_to_driver=False, namespace=NAME, **own)
 
 
 def replicas() -> int:

@@ -4,6 +4,7 @@ import html
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import pandas  # noqa: F401  before any page: Plotly uses it once it begins to load, and must not find it half loaded
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator

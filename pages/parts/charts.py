@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas  # noqa: F401  Plotly uses it where it is loaded: another reader's first table must not leave it half loaded
 import plotly.graph_objects as go
 import streamlit as st
 

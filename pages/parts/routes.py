@@ -20,10 +20,9 @@ from streamlit.config import get_option
 from pages.parts import source
 from pages.parts.hosting import rules
 
-# What the first visitor's page needs. Streamlit looks for icons in every label, hence its own modules; pandas must be
-# whole before two readers come at once, since Plotly uses it as soon as it begins to load.
+# What the first visitor's page needs. Streamlit looks for icons in every label, hence its own modules.
 OURS = ("pages.parts.runs", "pages.parts.stage", "pages.parts.recorded", "pages.pictures.step")
-STREAMLITS = ("streamlit.emojis", "streamlit.elements.lib.image_utils", "numpy", "pandas")
+STREAMLITS = ("streamlit.emojis", "streamlit.elements.lib.image_utils", "numpy")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 DRAIN = 25.0  # seconds that a run in hand gets when the server is told to go; DRAFTSCOPE_DRAIN sets others
 # Streamlit's own pages need inline styles and scripts made from strings; nothing needs another server.

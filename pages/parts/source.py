@@ -74,7 +74,7 @@ def jobs() -> "Jobs":
     """
     with LOCK:
         if not QUEUE:
-            QUEUE.append(queue(backend()))
+            QUEUE.append(queue())
         return QUEUE[0]
 
 
@@ -88,17 +88,17 @@ def backend() -> str:
     return found
 
 
-def queue(backend: str) -> "Jobs":
+def queue() -> "Jobs":
     from spec_core.jobs import Hand, Jobs
     from spec_core.process import Process, Worker
 
     def hire() -> Worker:
         counters().hired()
-        if backend == "local":
+        if backend() == "local":
             return Process()
-        from spec_core.cluster import hire
+        from spec_core import cluster
 
-        return hire()
+        return cluster.hire()
 
     return Jobs(limits(), hire, [Hand() for _ in range(hands())], counters().hear)
 

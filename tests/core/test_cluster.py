@@ -2,39 +2,30 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from models.load import load_network, load_target
-from spec_core.job import Failure, Snapshot, Spec
+from spec_core.job import Failure
 from spec_core.jobs import Hand, Jobs, Limits
 from spec_core.methods import find
 from spec_core.process import Process
 from spec_core.run import Request, chat_prompt, collect, run
-from spec_core.trace import Sampling, ids
-from tests.toy import toy_drafter_folders, toy_folder
+from spec_core.trace import ids
+from tests.core.runs import Pair, under_way, wait
 
 pytest.importorskip("ray", reason="Ray has no build for this Python")
 from spec_core import cluster
 
-PATIENCE = 180.0
 REPLICA = b"ray::ServeReplica:" + cluster.NAME.encode()
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # Ray's own, of what it is built with
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Spec]:
-    root = tmp_path_factory.mktemp("cluster")
-    target, drafters = str(toy_folder(root / "target")), toy_drafter_folders(root)
-
-    def made(method: str = "plain", budget: int = 6, prompt: str = "Hi 你好") -> Spec:
-        drafter = drafters.get(find(method).network, "")
-        return Spec(target, str(drafter), method, {}, prompt, sampling=Sampling(seed=1), budget=budget, device="cpu")
-
-    return made
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return Pair.below(tmp_path_factory.mktemp("cluster"))
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +43,6 @@ def jobs() -> Iterator[Jobs]:
     cluster.deployment.cache_clear()
 
 
-def wait(jobs: Jobs, id: str, until: Callable[[Snapshot], bool] = lambda now: now.over) -> Snapshot:
-    deadline = time.monotonic() + PATIENCE
-    while not until(now := jobs.snapshot(id)):
-        assert time.monotonic() < deadline, f"still {now.state}"
-        time.sleep(0.005)
-    return now
-
-
-def under_way(now: Snapshot) -> bool:
-    return bool(now.trace and now.trace.steps)
-
-
 def pids() -> list[int]:
     """Of the replicas, as the system knows them."""
     found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if REPLICA in text(path)]
@@ -78,10 +57,8 @@ def text(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("method", ["plain", "lookup", "eagle", "eagle2", "eagle3", "dflash", "ddtree"])
-def test_a_run_in_the_cluster_is_the_run_one_would_have_here(
-    jobs: Jobs, spec: Callable[..., Spec], method: str
-) -> None:
-    asked = spec(method, budget=24)
+def test_a_run_in_the_cluster_is_the_run_one_would_have_here(jobs: Jobs, pair: Pair, method: str) -> None:
+    asked = pair.spec(method, budget=24)
     model = load_target(asked.target, "cpu")
     drafter = load_network(model, asked.drafter) if asked.drafter else None
     here = collect(run(model, drafter, Request(find(method), chat_prompt(model, asked.prompt), {}, asked.sampling, 24)))
@@ -91,8 +68,8 @@ def test_a_run_in_the_cluster_is_the_run_one_would_have_here(
     assert ids(there.trace) == ids(here)
 
 
-def test_as_many_runs_go_on_at_once_as_there_are_replicas(jobs: Jobs, spec: Callable[..., Spec]) -> None:
-    made = jobs.submit_all([spec(budget=400) for _ in range(3)])
+def test_as_many_runs_go_on_at_once_as_there_are_replicas(jobs: Jobs, pair: Pair) -> None:
+    made = jobs.submit_all([pair.spec(budget=400) for _ in range(3)])
     for id in made[:2]:
         wait(jobs, id, under_way)
     last = jobs.snapshot(made[2])
@@ -102,8 +79,8 @@ def test_as_many_runs_go_on_at_once_as_there_are_replicas(jobs: Jobs, spec: Call
     assert [wait(jobs, id).state for id in made] == ["cancelled"] * 3
 
 
-def test_a_run_cancelled_in_the_cluster_ends_and_keeps_its_trace(jobs: Jobs, spec: Callable[..., Spec]) -> None:
-    made = jobs.submit(spec(budget=400))
+def test_a_run_cancelled_in_the_cluster_ends_and_keeps_its_trace(jobs: Jobs, pair: Pair) -> None:
+    made = jobs.submit(pair.spec(budget=400))
     wait(jobs, made, under_way)
     jobs.cancel(made)
     now = wait(jobs, made)
@@ -113,12 +90,12 @@ def test_a_run_cancelled_in_the_cluster_ends_and_keeps_its_trace(jobs: Jobs, spe
     assert (now.trace.end.reason, now.trace.end.steps) == ("cancelled", len(now.trace.steps))
 
 
-def test_a_replica_killed_mid_run_is_told_of_and_replaced(jobs: Jobs, spec: Callable[..., Spec]) -> None:
+def test_a_replica_killed_mid_run_is_told_of_and_replaced(jobs: Jobs, pair: Pair) -> None:
     """The run has its message, what waits is served by others, and the same run again has the same text."""
-    whole = wait(jobs, jobs.submit(spec(budget=60)))
+    whole = wait(jobs, jobs.submit(pair.spec(budget=60)))
     assert len(pids()) == 2
-    made = jobs.submit_all([spec(budget=400) for _ in range(2)])
-    after = jobs.submit(spec(budget=60))
+    made = jobs.submit_all([pair.spec(budget=400) for _ in range(2)])
+    after = jobs.submit(pair.spec(budget=60))
     for id in made:
         wait(jobs, id, under_way)
     for pid in pids():
@@ -136,11 +113,11 @@ def test_a_replica_killed_mid_run_is_told_of_and_replaced(jobs: Jobs, spec: Call
 
 
 def test_a_replica_that_does_not_listen_is_left_and_replaced(
-    jobs: Jobs, spec: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Halted while it decodes, it can neither be cancelled nor be waited for."""
-    wait(jobs, jobs.submit(spec()))
-    made = jobs.submit(spec(budget=400))
+    wait(jobs, jobs.submit(pair.spec()))
+    made = jobs.submit(pair.spec(budget=400))
     wait(jobs, made, under_way)
     halted = pids()
     for pid in halted:
@@ -151,14 +128,15 @@ def test_a_replica_that_does_not_listen_is_left_and_replaced(
     assert now.state == "cancelled"
     assert now.trace
     monkeypatch.setattr(jobs, "limits", Limits())
-    assert wait(jobs, jobs.submit(spec())).state == "done"
+    assert wait(jobs, jobs.submit(pair.spec())).state == "done"
     assert not set(halted) & set(pids())
 
 
-def test_a_cluster_that_others_keep_busy_says_so(jobs: Jobs, spec: Callable[..., Spec]) -> None:
+def test_a_cluster_that_others_keep_busy_says_so(jobs: Jobs, pair: Pair) -> None:
     """Two servers on one cluster: what is beyond its replicas and its line is handed back, and nobody hangs."""
     other = Jobs(hire=cluster.hire, hands=[Hand() for _ in range(8)])
-    made = [(queue, id) for queue in (jobs, other) for id in queue.submit_all([spec(budget=200) for _ in range(8)])]
+    asked = [pair.spec(budget=200)] * 8
+    made = [(queue, id) for queue in (jobs, other) for id in queue.submit_all(asked)]
     ends = [wait(queue, id) for queue, id in made]
     turned_away = [now for now in ends if now.failure == Failure("busy", {})]
     assert turned_away
@@ -166,10 +144,10 @@ def test_a_cluster_that_others_keep_busy_says_so(jobs: Jobs, spec: Callable[...,
     other.close()
 
 
-def test_a_failure_in_the_cluster_is_told_as_at_home(jobs: Jobs, spec: Callable[..., Spec], tmp_path: Path) -> None:
+def test_a_failure_in_the_cluster_is_told_as_at_home(jobs: Jobs, pair: Pair, tmp_path: Path) -> None:
     import msgspec
 
-    nowhere = msgspec.structs.replace(spec(), target=str(tmp_path / "nowhere"))
+    nowhere = msgspec.structs.replace(pair.spec(), target=str(tmp_path / "nowhere"))
     home = Jobs(hire=Process)
     there, here = wait(jobs, jobs.submit(nowhere)), wait(home, home.submit(nowhere))
     home.close()
@@ -178,15 +156,15 @@ def test_a_failure_in_the_cluster_is_told_as_at_home(jobs: Jobs, spec: Callable[
 
 
 def test_a_deployment_that_is_lost_fails_its_run_and_is_made_anew(
-    jobs: Jobs, spec: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ray import serve
 
-    wait(jobs, jobs.submit(spec()))
+    wait(jobs, jobs.submit(pair.spec()))
     serve.delete(cluster.NAME)
     monkeypatch.setattr(jobs, "limits", Limits(loading=5, grace=1))
-    lost = [wait(jobs, jobs.submit(spec())).state for _ in jobs.hands]
+    lost = [wait(jobs, jobs.submit(pair.spec())).state for _ in jobs.hands]
     assert set(lost) <= {"failed", "cancelled"}
     monkeypatch.setattr(jobs, "limits", Limits())
-    assert wait(jobs, jobs.submit(spec())).state == "done"
+    assert wait(jobs, jobs.submit(pair.spec())).state == "done"
     assert (jobs.load().status, jobs.load().running) == ("ok", 0)

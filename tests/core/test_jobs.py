@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,33 +18,20 @@ import torch
 from models.load import load_network, load_target
 from spec_core import contention, worker
 from spec_core.fair import Paces, Turns
-from spec_core.job import FAILED, Failure, Full, Gone, Snapshot, Spec, decode_answer
+from spec_core.job import FAILED, Failure, Full, Gone, Spec, decode_answer
 from spec_core.jobs import Jobs, Limits
 from spec_core.methods import find
 from spec_core.process import Process
 from spec_core.run import Request, chat_prompt, collect, run
-from spec_core.trace import End, Header, Sampling, encode, ids
-from tests.toy import toy_drafter_folders, toy_folder
+from spec_core.trace import End, Header, encode, ids
+from tests.core.runs import PATIENCE, Pair, under_way, wait
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 180.0  # seconds: a worker imports torch first, which takes long on a busy machine
-
-
-@dataclass(frozen=True)
-class Pair:
-    target: str
-    drafters: dict[str, str]
-
-    def spec(self, method: str = "plain", budget: int = 6, prompt: str = "Hi 你好") -> Spec:
-        drafter = self.drafters.get(find(method).network, "")
-        return Spec(self.target, drafter, method, {}, prompt, sampling=Sampling(seed=1), budget=budget, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    root = tmp_path_factory.mktemp("pair")
-    drafters = {kind: str(path) for kind, path in toy_drafter_folders(root).items()}
-    return Pair(str(toy_folder(root / "target")), drafters)
+    return Pair.below(tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +39,6 @@ def jobs() -> Iterator[Jobs]:
     made = Jobs()
     yield made
     made.close()
-
-
-def wait(jobs: Jobs, id: str, until: Callable[[Snapshot], bool] = lambda now: now.over) -> Snapshot:
-    deadline = time.monotonic() + PATIENCE
-    while not until(now := jobs.snapshot(id)):
-        assert time.monotonic() < deadline, f"still {now.state}"
-        time.sleep(0.005)
-    return now
 
 
 def process_of(jobs: Jobs) -> subprocess.Popen[bytes]:
@@ -132,7 +110,7 @@ def test_a_run_that_is_getting_ready_is_over_at_once_when_cancelled(jobs: Jobs, 
 
 def test_a_cancelled_run_ends_before_its_next_step_and_keeps_its_trace(jobs: Jobs, pair: Pair) -> None:
     made = jobs.submit(pair.spec("eagle2", budget=400))
-    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    wait(jobs, made, under_way)
     jobs.cancel(made)
     now = wait(jobs, made)
     assert now.state == "cancelled"
@@ -188,7 +166,7 @@ def test_a_run_takes_no_longer_than_it_may_and_keeps_what_it_has(
     jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = jobs.submit(pair.spec("eagle2", budget=400))
-    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    wait(jobs, made, under_way)
     monkeypatch.setattr(jobs, "limits", Limits(seconds=0.1))
     now = wait(jobs, made)
     assert (now.state, now.failure) == ("cancelled", Failure("late", {"seconds": 0}))
@@ -201,7 +179,7 @@ def test_a_run_takes_no_longer_than_it_may_and_keeps_what_it_has(
 def test_a_worker_that_does_not_listen_is_made_to_go(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Halted while it decodes, it can neither be cancelled nor be waited for."""
     made, after = jobs.submit_all([pair.spec("eagle2", budget=400), pair.spec()])
-    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    wait(jobs, made, under_way)
     before = process_of(jobs)
     os.kill(before.pid, signal.SIGSTOP)
     monkeypatch.setattr(jobs, "limits", Limits(grace=0.2))
@@ -314,7 +292,7 @@ def test_what_somebody_asks_for_goes_on(jobs: Jobs, pair: Pair, monkeypatch: pyt
 
 def test_a_dead_worker_is_reported_and_replaced(jobs: Jobs, pair: Pair) -> None:
     made, after = jobs.submit_all([pair.spec("eagle2", budget=400), pair.spec()])
-    wait(jobs, made, lambda now: bool(now.trace and now.trace.steps))
+    wait(jobs, made, under_way)
     before = process_of(jobs)
     before.kill()
     now = wait(jobs, made)

@@ -197,5 +197,16 @@ def test_the_about_page_says_where_live_runs_decode(monkeypatch: pytest.MonkeyPa
 def test_a_queue_before_a_cluster_has_a_hand_for_every_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAFTSCOPE_BACKEND", "ray")
     monkeypatch.setenv("DRAFTSCOPE_REPLICAS", "3")
-    made = source.queue("ray")
+    made = source.queue()
     assert (len(made.hands), made.worker) == (3, None)
+
+
+def test_pandas_is_whole_before_two_readers_ask_for_their_first_charts() -> None:
+    """Plotly looks whether it is loaded, not whether another thread is still at it: app.py has it before any page."""
+    code = "import sys, pages.parts.cards; print('pandas' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b"True"
+
+
+def test_no_rerun_waits_for_a_collection_of_garbage() -> None:
+    code = "from streamlit.config import get_option; print(get_option('runner.postScriptGC'))"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b"False"
