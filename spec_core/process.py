@@ -38,19 +38,19 @@ class Worker(Protocol):
 
 
 class Process:
-    """A worker on this machine."""
+    """A worker on this machine. module: what it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "spec_core.worker") -> None:
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "spec_core.worker"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": paths},
         )
         self.lock = threading.Lock()
 
-    def tell(self, message: Ask | Cancel) -> None:
+    def tell(self, message: msgspec.Struct) -> None:
         """One that is gone does not listen: whoever reads its answers will notice."""
         assert self.process.stdin
         with self.lock, suppress(OSError, ValueError):

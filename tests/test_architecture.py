@@ -26,6 +26,7 @@ RUNNING = tuple(
         "jobs",
         "worker",
         "cluster",
+        "replicas",
         "training",
         "bench",
         "experiment",

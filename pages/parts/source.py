@@ -98,7 +98,7 @@ def queue() -> "Jobs":
             return Process()
         from spec_core import cluster
 
-        return cluster.hire()
+        return cluster.Place()
 
     return Jobs(limits(), hire, [Hand() for _ in range(hands())], counters().hear)
 
@@ -107,9 +107,9 @@ def hands() -> int:
     """How many runs go on at once."""
     if backend() == "local":
         return 1
-    from spec_core.cluster import replicas
+    from spec_core.cluster import places
 
-    return replicas()
+    return places()
 
 
 @functools.cache

@@ -2,12 +2,16 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from models.load import load_network, load_target
+from spec_core import cluster
 from spec_core.job import Failure
 from spec_core.jobs import Hand, Jobs, Limits
 from spec_core.methods import find
@@ -17,10 +21,15 @@ from spec_core.trace import ids
 from tests.core.runs import Pair, under_way, wait
 
 pytest.importorskip("ray", reason="Ray has no build for this Python")
-from spec_core import cluster
 
-REPLICA = b"ray::ServeReplica:" + cluster.NAME.encode()
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # Ray's own, of what it is built with
+REPLICA = b"ray::ServeReplica:draftscope"
+DELETED = """
+import ray
+from ray import serve
+
+ray.init(address="auto", namespace="draftscope")
+serve.delete("draftscope")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +40,28 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 @pytest.fixture(scope="module")
 def jobs() -> Iterator[Jobs]:
     """A queue with two replicas behind it."""
-    import ray
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRAFTSCOPE_REPLICAS", "2")
         patch.delenv("RAY_ADDRESS", raising=False)
-        made = Jobs(hire=cluster.hire, hands=[Hand() for _ in range(cluster.replicas())])
+        made = Jobs(hire=cluster.Place, hands=[Hand() for _ in range(cluster.places())])
         yield made
         made.close()
-    ray.shutdown()
-    cluster.deployment.cache_clear()
+    cluster.leave()
+    gone(b"ray::")
+    gone(b"gcs_server")
 
 
-def pids() -> list[int]:
-    """Of the replicas, as the system knows them."""
-    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if REPLICA in text(path)]
-    return [int(path.parent.name) for path in found]
+def pids(name: bytes = REPLICA) -> list[int]:
+    """Of the replicas, or others, as the system knows them."""
+    said = {int(path.parent.name): text(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
+    return [pid for pid, line in said.items() if name in b" ".join(line.split(b"\0")[:3])]  # not their arguments
+
+
+def gone(name: bytes) -> None:
+    deadline = time.monotonic() + 30
+    while pids(name):
+        assert time.monotonic() < deadline, "a cluster of our own outlives us"
+        time.sleep(0.1)
 
 
 def text(path: Path) -> bytes:
@@ -134,7 +149,7 @@ def test_a_replica_that_does_not_listen_is_left_and_replaced(
 
 def test_a_cluster_that_others_keep_busy_says_so(jobs: Jobs, pair: Pair) -> None:
     """Two servers on one cluster: what is beyond its replicas and its line is handed back, and nobody hangs."""
-    other = Jobs(hire=cluster.hire, hands=[Hand() for _ in range(8)])
+    other = Jobs(hire=cluster.Place, hands=[Hand() for _ in range(8)])
     asked = [pair.spec(budget=200)] * 8
     made = [(queue, id) for queue in (jobs, other) for id in queue.submit_all(asked)]
     ends = [wait(queue, id) for queue, id in made]
@@ -155,16 +170,38 @@ def test_a_failure_in_the_cluster_is_told_as_at_home(jobs: Jobs, pair: Pair, tmp
     assert there.failure == here.failure
 
 
-def test_a_deployment_that_is_lost_fails_its_run_and_is_made_anew(
-    jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ray import serve
-
+def test_a_deployment_that_is_lost_is_made_anew(jobs: Jobs, pair: Pair) -> None:
     wait(jobs, jobs.submit(pair.spec()))
-    serve.delete(cluster.NAME)
-    monkeypatch.setattr(jobs, "limits", Limits(loading=5, grace=1))
-    lost = [wait(jobs, jobs.submit(pair.spec())).state for _ in jobs.hands]
-    assert set(lost) <= {"failed", "cancelled"}
-    monkeypatch.setattr(jobs, "limits", Limits())
+    subprocess.run([sys.executable, "-c", DELETED], check=True, capture_output=True)
     assert wait(jobs, jobs.submit(pair.spec())).state == "done"
     assert (jobs.load().status, jobs.load().running) == ("ok", 0)
+
+
+@pytest.mark.parametrize(("part", "ends"), [("spec_core.replicas", "failed"), ("gcs_server", "done")])
+def test_a_cluster_lost_mid_run_is_started_anew(jobs: Jobs, pair: Pair, part: str, ends: str) -> None:
+    """Without its client a run has its message; without its head it goes on. The next one has a new cluster."""
+    whole = wait(jobs, jobs.submit(pair.spec(budget=60)))
+    made = jobs.submit(pair.spec(budget=2000))
+    wait(jobs, made, under_way)
+    for pid in pids(part.encode()):
+        os.kill(pid, signal.SIGKILL)
+    now = wait(jobs, made)
+    assert (now.state, now.failure and now.failure.kind) == (ends, "died" if ends == "failed" else None)
+    assert now.trace, "what came before stays"
+    again = wait(jobs, jobs.submit(pair.spec(budget=60)))
+    assert again.state == "done"
+    assert whole.trace
+    assert again.trace
+    assert ids(again.trace) == ids(whole.trace)
+
+
+def test_no_cluster_to_join_is_told_and_a_later_run_has_one(
+    jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.leave()
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    now = wait(jobs, jobs.submit(pair.spec()))
+    assert now.failure
+    assert (now.failure.kind, "no cluster" in str(now.failure.values["reason"])) == ("died", True)
+    monkeypatch.delenv("RAY_ADDRESS")
+    assert wait(jobs, jobs.submit(pair.spec())).state == "done"
