@@ -3,11 +3,11 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, choice, entry, handout, lecture, live, runs
+from pages.parts import cards, choice, entry, handout, lecture, live, runs, scenes
 from pages.parts.address import keep, recall
 from pages.parts.stage import stage
 from pages.parts.state import desk
-from pages.parts.text import say, t
+from pages.parts.text import t
 from pages.pictures import lanes
 
 
@@ -36,7 +36,7 @@ clock = choose_clock(row)
 live.status()
 if chosen:
     cards.asked(chosen.traces[0])
-    scene = lanes.picture(chosen.traces, clock, say)
+    scene = scenes.race(chosen.traces, clock)
     keys = [trace.header.method.key for trace in chosen.traces]
     over = not desk().todo
     last = len(scene.frames) - 1

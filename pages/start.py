@@ -2,11 +2,9 @@
 
 import streamlit as st
 
-from pages.parts import cards, entry, recorded
+from pages.parts import cards, entry, recorded, scenes
 from pages.parts.stage import stage
-from pages.parts.text import say, t
-from pages.pictures import step as picture
-from spec_core.trace import Trace
+from pages.parts.text import t
 
 SHOWN = 4  # steps of the recording that the first screen needs
 
@@ -16,8 +14,7 @@ st.title(t("start.title"), anchor=False)
 st.markdown(t("start.lead"))
 trace = recorded.opening()
 if trace:
-    opening = Trace(trace.header, trace.steps[: SHOWN + 1], trace.end)
-    scene = picture.picture(opening, say)
+    scene = scenes.opening(trace, SHOWN)
     stage(scene, [trace.header.method.key], key="start", position=len(scene.frames) - 1, autoplay=True)
     st.caption(f"{cards.title(trace.header.method)} · {trace.header.prompt.text} · {cards.badge(trace, 'replay')}")
 doors = st.columns(3)

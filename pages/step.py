@@ -2,11 +2,10 @@
 
 import streamlit as st
 
-from pages.parts import cards, choice, code, entry, handout, live, moment, runs, twin
+from pages.parts import cards, choice, code, entry, handout, live, moment, runs, scenes, twin
 from pages.parts.stage import stage
 from pages.parts.state import desk
-from pages.parts.text import say, t
-from pages.pictures import step as picture
+from pages.parts.text import t
 
 entry.through_app()
 runs.catch_up()
@@ -18,7 +17,7 @@ chosen = choice.runs(asked, row, ("published", "device"))
 live.status()
 if chosen:
     trace = choice.one_of(chosen)
-    scene = picture.picture(trace, say)
+    scene = scenes.step(trace)
     opened = moment.opening(trace.header.id, scene, moment.resting(scene))
     key = f"step-{trace.header.id}"
     position = stage(scene, [trace.header.method.key], key, opened.position, autoplay=not opened.asked)

@@ -4,7 +4,6 @@ import html
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import pandas  # noqa: F401  before any page: Plotly uses it once it begins to load, and must not find it half loaded
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -12,6 +11,7 @@ from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from pages.parts import facts, source
 from pages.parts.colours import BOTH, either, look, theme
+from pages.parts.paper import blank
 from pages.parts.state import Origin
 from pages.parts.text import Value, t, t_or
 from pages.parts.tokens import text_html
@@ -213,7 +213,7 @@ def draw_depths(traces: Sequence[Trace]) -> None:
 
 def depths_figure(counted: Sequence[tuple[Trace, list[DepthCount]]]) -> "go.Figure":  # unquoted it would be imported
     deepest = max(count.depth for _, counts in counted for count in counts)
-    figure = go.Figure(layout=chart_layout(deepest))
+    figure = blank(chart_layout(deepest))
     for place, (trace, counts) in enumerate(counted):
         name, of = title(trace.header.method), look(trace.header.method.key, theme())
         hover = [t("chart.hover", {"name": name, "depth": c.depth, "held": c.accepted, "of": c.tested}) for c in counts]

@@ -15,6 +15,8 @@ import streamlit as st
 
 from pages.parts import whatif
 from pages.parts.colours import Theme, look, theme
+from pages.parts.once import once
+from pages.parts.paper import blank
 from pages.parts.text import t, t_or
 from spec_core import measurement as lab
 from spec_core.measurement import Line, Measurement, Point
@@ -140,6 +142,7 @@ def chosen(found: Measurement, layers: int) -> list[Line]:
     return [line for line in lab.lines(found) if line.form != "block" or line.layers <= layers]
 
 
+@once(64)
 def latency(
     shown: Measurement, overlays: Sequence[Measurement], context: int, layers: int, mark: int, log: bool
 ) -> Chart:
@@ -147,7 +150,7 @@ def latency(
     ground, rows = theme(), []
     both = [(one, near(one, context)) for one in (shown, *overlays)]
     every = [p for one, behind in both for line in lab.lines(one) for p in lab.curve(one, line, behind)]
-    figure = go.Figure(layout=layout(ground, lengths_axis(t("lab.x"), log), ms_axis(every, log), 430))
+    figure = blank(layout(ground, lengths_axis(t("lab.x"), log), ms_axis(every, log), 430))
     for place, (one, behind) in enumerate(both):
         for line in chosen(one, layers):
             points = lab.curve(one, line, behind)
@@ -201,6 +204,7 @@ def latency_row(found: Measurement, line: Line, p: Point) -> Row:
     }
 
 
+@once(64)
 def split(found: Measurement, context: int, layers: int, length: int) -> Chart:
     """One whole step of every method, stacked: draft layers, LM head, the target's check, the rest."""
     ground, lines = theme(), chosen(found, layers)
@@ -208,9 +212,7 @@ def split(found: Measurement, context: int, layers: int, length: int) -> Chart:
     kept = {line: parts(one) for line, one in steps.items() if one}
     high = max((sum(one.values()) for one in kept.values()), default=1.0)
     axis = {"title": t("split.x", {"k": length}), "range": [0, high * 1.03]}
-    figure = go.Figure(
-        layout=layout(ground, axis, {"autorange": "reversed", "ticksuffix": "  "}, 90 + 34 * max(3, len(kept)))
-    )
+    figure = blank(layout(ground, axis, {"autorange": "reversed", "ticksuffix": "  "}, 90 + 34 * max(3, len(kept))))
     figure.update_layout(barmode="stack", bargap=0.3, margin_l=140)
     for kind in KINDS:
         add_bars(figure, kind, {line: one[kind] for line, one in kept.items()}, ground)
@@ -258,13 +260,14 @@ def legend_paint(kind: PassKind, ground: Theme) -> dict[str, object]:
     return {"color": colour, "pattern": shape, "line": {"color": ground.muted, "width": 1}}
 
 
+@once(64)
 def heads(found: Measurement) -> Chart:
     """The LM-head lesson: K calls of one row against one call of K rows, for every head there is."""
     ground, rows = theme(), []
     ways = {"calls": ("solid", "circle"), "rows": ("dash", "square")}
     curves = {(form, words): points for form in ways for words, points in lab.heads(found, form).items()}  # type: ignore[arg-type]
     every = [p for points in curves.values() for p in points]
-    figure = go.Figure(layout=layout(ground, lengths_axis(t("heads.x")), ms_axis(every), 340))
+    figure = blank(layout(ground, lengths_axis(t("heads.x")), ms_axis(every), 340))
     for (form, words), points in curves.items():
         title, fill = t(f"heads.{form}", {"words": words}), look(owner(found, words), ground).fill
         pairs = [(p.task.length, p.median) for p in points]
@@ -282,12 +285,13 @@ def owner(found: Measurement, words: int) -> str:
     return next((key for key, card in reversed(found.setup.drafters.items()) if card.vocab == words), "")
 
 
+@once(64)
 def speedups(curves: dict[Line, list[float]], mark: int) -> Chart:
     """MODEL: speed against plain decoding by draft length, the best point marked. Below 1 speculation loses."""
     ground, rows = theme(), []
     high = max((value for values in curves.values() for value in values), default=1.0)
     y = {"title": t("whatif.y"), "range": [0, max(1.5, high * 1.1)]}
-    figure = go.Figure(layout=layout(ground, lengths_axis(t("lab.x")), y, 380))
+    figure = blank(layout(ground, lengths_axis(t("lab.x")), y, 380))
     losing = {"fillcolor": ground.line, "opacity": 0.35, "line_width": 0, "layer": "below"}
     figure.add_shape(type="rect", x0=0, x1=32.5, y0=0, y1=1, **losing)
     figure.add_shape(type="line", x0=0, x1=32.5, y0=1, y1=1, line={"color": ground.ink, "width": 1.5})
@@ -306,13 +310,14 @@ def speedups(curves: dict[Line, list[float]], mark: int) -> Chart:
     return Chart(figure, t("whatif.alt"), rows)
 
 
+@once(64)
 def swept(tried: Sequence[Tried]) -> Chart:
     """Every setting a sweep timed: speed by the tokens it drafts; a star on each method's fastest."""
     ground, rows = theme(), []
     most = max((one.drafted for one in tried), default=1)
     x = {"title": t("sweep.x"), "range": [0, most + 1], "dtick": 1 if most < 12 else 2}
     y = {"title": t("whatif.y"), "range": [0, max([1.2, *(one.speedup * 1.12 for one in tried)])]}
-    figure = go.Figure(layout=layout(ground, x, y, 340))
+    figure = blank(layout(ground, x, y, 340))
     figure.add_shape(type="line", x0=0, x1=most + 1, y0=1, y1=1, line={"color": ground.ink, "width": 1.5})
     for key in dict.fromkeys(one.method for one in tried):
         title, mine = t_or(f"method.{key}.title", key), [one for one in tried if one.method == key]
@@ -389,7 +394,7 @@ def shares(x: str, curves: Sequence[Shares], unit: bool) -> Chart:
     deepest = max((p.x for curve in curves for p in curve.points), default=1)
     ends = {"range": [-0.03, 1.03], "tickformat": ".0%"} if unit else {"range": [0.5, deepest + 0.5], "dtick": 1}
     y = {"title": t("chart.y"), "range": [-0.03, 1.03], "tickformat": ".0%"}
-    figure = go.Figure(layout=layout(ground, {"title": x, **ends}, y, 340))
+    figure = blank(layout(ground, {"title": x, **ends}, y, 340))
     if unit:
         figure.add_shape(type="line", x0=0, y0=0, x1=1, y1=1, line={"dash": "dot", "width": 1, "color": ground.muted})
     for place, curve in enumerate(curves):

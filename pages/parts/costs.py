@@ -11,6 +11,8 @@ from pages.parts.charts import Chart, Pen, Row
 from pages.parts.colours import Theme, look, theme
 from pages.parts.findings import badge
 from pages.parts.machines import Machine
+from pages.parts.once import once
+from pages.parts.paper import blank
 from pages.parts.text import t, t_or
 from spec_core import measurement as timed
 from spec_core.measurement import Measurement, Point
@@ -25,6 +27,7 @@ def over(title: str, ticks: Sequence[int]) -> dict[str, object]:
     return {"title": title, "type": "log", "tickvals": list(ticks), "range": ends}
 
 
+@once(16)
 def by_context(found: Measurement) -> Chart | None:
     """A draft of 8 tokens and target passes against the tokens cached; None where one context alone was measured."""
     drafts = timed.by_context(found, LENGTH)
@@ -33,7 +36,7 @@ def by_context(found: Measurement) -> Chart | None:
     if not drafts:
         return None
     ground, ticks = theme(), sorted({p.task.context for p in every})
-    figure = go.Figure(layout=charts.layout(ground, over(t("costs.context"), ticks), charts.ms_axis(every), 380))
+    figure = blank(charts.layout(ground, over(t("costs.context"), ticks), charts.ms_axis(every), 380))
     rows: list[Row] = []
     for line, points in drafts.items():
         rows += add(figure, charts.name(line), points, charts.pen_of(line, ground))
@@ -54,6 +57,7 @@ def numbers(p: Point) -> Row:
     return {t("lab.median"): round(p.median, 3), t("lab.low"): round(p.low, 3), t("lab.high"): round(p.high, 3)}
 
 
+@once(16)
 def by_budget(found: Measurement) -> Chart | None:
     """One step of a published tree against the nodes it keeps: growing it, and the pass that checks it, stacked."""
     trees = timed.budgets(found)
@@ -65,7 +69,7 @@ def by_budget(found: Measurement) -> Chart | None:
     high = max(tree.median + check.median for tree, check in steps)
     y = {"title": t("lab.y"), "range": [0, high * 1.1]}
     axis: dict[str, object] = {"title": t("costs.budget"), "type": "category"}
-    figure = go.Figure(layout=charts.layout(ground, axis, y, 340)).update_layout(barmode="stack", bargap=0.35)
+    figure = blank(charts.layout(ground, axis, y, 340)).update_layout(barmode="stack", bargap=0.35)
     stack(
         figure, t("costs.tree"), names, [tree for tree, _ in steps], look(steps[0][0].task.method, ground).fill, ground
     )

@@ -13,6 +13,7 @@ from pages.parts import charts
 from pages.parts.address import note, number, one_of, restore
 from pages.parts.colours import look, theme
 from pages.parts.findings import model_badge
+from pages.parts.paper import blank
 from pages.parts.stage import stage
 from pages.parts.text import say, t, t_or
 from pages.pictures import rule as trials
@@ -135,7 +136,7 @@ def tally(labels: Sequence[str], law: Sequence[float], shown: Sequence[Drawn], n
     few = min(SHOWN, len(labels) - 1)
     names = [*labels[:few], labels[-1]]
     share = folded(law, few)
-    figure = blank(names)
+    figure = named(names)
     figure.add_trace(bars(names, share, n))
     drawn = [Drawn(one.name, one.hue, folded(one.counts, few), one.wrong) for one in shown]
     for place, one in enumerate(drawn):
@@ -153,11 +154,11 @@ def folded(values: Sequence[Number], few: int) -> list[Number]:
     return [*values[:few], sum(values[few:])]  # type: ignore[list-item]
 
 
-def blank(names: Sequence[str]) -> go.Figure:
+def named(names: Sequence[str]) -> go.Figure:
     """A place a name, and room below for the names."""
     x: dict[str, object] = {"tickangle": -35, "tickvals": list(range(len(names))), "ticktext": list(names)}
     y: dict[str, object] = {"title": t("draws.y"), "rangemode": "tozero"}
-    figure = go.Figure(layout=charts.layout(theme(), {**x, "range": [-0.6, len(names) - 0.4]}, y, 420))
+    figure = blank(charts.layout(theme(), {**x, "range": [-0.6, len(names) - 0.4]}, y, 420))
     figure.update_layout(margin_b=110)
     return figure
 

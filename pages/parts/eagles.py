@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from pages.parts import cards, charts, recorded, source, whatif
 from pages.parts.colours import look, theme
 from pages.parts.findings import PUBLISHED, recordings, share_of
+from pages.parts.paper import blank
 from pages.parts.stage import stage
 from pages.parts.text import say, t, t_or
 from pages.pictures import twins
@@ -155,7 +155,7 @@ def curve(knob: str, runs: Sequence[Turned], mark: int) -> charts.Chart:
     high = max(tau(run.trace) for run in runs)
     x: dict[str, object] = {"title": name, "type": "category"}
     y = {"title": t("eagle2.tau"), "range": [0.9, max(2.0, high * 1.08)]}
-    figure = go.Figure(layout=charts.layout(ground, x, y, 320))
+    figure = blank(charts.layout(ground, x, y, 320))
     said = [t("eagle2.point", {"knob": name, "value": run.value, "tau": tau(run.trace)}) for run in runs]
     pairs = [(run.value, tau(run.trace)) for run in runs]
     line = charts.stroke(name, pairs, said, charts.Pen(look(method, ground).fill, "solid", "circle"))

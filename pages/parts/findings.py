@@ -8,10 +8,11 @@ from streamlit.delta_generator import DeltaGenerator
 from pages.parts import charts, recorded, source, whatif
 from pages.parts.address import note, number, restore
 from pages.parts.machines import Machine
+from pages.parts.once import once
 from pages.parts.state import desk
 from pages.parts.text import t, t_or
 from spec_core import measurement as timed
-from spec_core.measurement import Line
+from spec_core.measurement import Line, Measurement
 from spec_core.presets import read
 from spec_core.trace import Trace, accepted_by_depth, tau
 
@@ -117,7 +118,8 @@ def what_if(one: Machine, context: int) -> None:
         size = kept_steps("size", "whatif.size", "whatif.size.help", SIZES)
         batch = kept_steps("batch", "whatif.batch", "whatif.batch.help", BATCHES)
     lines = [line for line in timed.lines(one.measurement) if line.form != "block" or line.layers == layers]
-    found = {line: outcomes(one, line, context, rate, size, batch) for line in lines}
+    given = (context, rate, size, batch)
+    found = {line: outcomes(one.measurement, line, recordings(line.method, PUBLISHED), *given) for line in lines}
     found = {line: steps for line, steps in found.items() if steps}
     with right:
         chart = charts.speedups({line: [step.speedup for step in steps] for line, steps in found.items()}, length)
@@ -127,11 +129,14 @@ def what_if(one: Machine, context: int) -> None:
         charts.twin(chart, "whatif")
 
 
-def outcomes(one: Machine, line: Line, context: int, rate: float | None, size: int, batch: int) -> list[whatif.Outcome]:
-    """One per draft length; none where nothing was measured."""
-    acceptance = whatif.rates_of(line, recordings(line.method, PUBLISHED)) if rate is None else [rate]
+@once(256)
+def outcomes(
+    timed: Measurement, line: Line, traces: list[Trace], context: int, rate: float | None, size: int, batch: int
+) -> list[whatif.Outcome]:
+    """One per draft length; none where nothing was measured. rate: of acceptance, else as `traces` have it."""
+    acceptance = whatif.rates_of(line, traces) if rate is None else [rate]
     settings = (whatif.Settings(k, size, batch) for k in range(1, MOST + 1))
-    found = [whatif.outcome(one.measurement, line, context, acceptance, given) for given in settings]
+    found = [whatif.outcome(timed, line, context, acceptance, given) for given in settings]
     return [step for step in found if step]
 
 
@@ -172,8 +177,7 @@ def acceptance() -> None:
         return
     st.subheader(t("accept.title"), anchor=False)
     st.markdown(t("accept.lead"))
-    curves = [share_of(key, charts.counts(accepted_by_depth(traces))) for key, traces in found.items()]
-    chart = charts.shares(t("chart.x"), [curve for curve in curves if curve.points], unit=False)
+    chart = by_depth(found)
     charts.show(chart, "depth")
     first = next(iter(found.values()))[0].header
     where = t("badge.replay", {"device": first.device, "date": first.date})
@@ -184,12 +188,26 @@ def acceptance() -> None:
     confidence(found, where)
 
 
+@once(16)
+def by_depth(found: dict[str, list[Trace]]) -> charts.Chart:
+    curves = [share_of(key, charts.counts(accepted_by_depth(traces))) for key, traces in found.items()]
+    return charts.shares(t("chart.x"), [curve for curve in curves if curve.points], unit=False)
+
+
+@once(16)
+def by_confidence(found: dict[str, list[Trace]]) -> charts.Chart:
+    bins = {key: whatif.calibration(traces) for key, traces in found.items()}
+    curves = [share_of(key, [charts.Asked(b.mean, b.tested, b.accepted) for b in many]) for key, many in bins.items()]
+    return charts.shares(t("sure.x"), curves, unit=True)
+
+
 def share_of(key: str, points: list[charts.Asked]) -> charts.Shares:
     """A method's curve; its name says how many guesses stand behind it."""
     n = sum(p.asked for p in points)
     return charts.Shares(key, t("accept.n", {"name": t_or(f"method.{key}.title", key), "n": n}), points)
 
 
+@once(256)
 def cell(traces: list[Trace]) -> str:
     """τ over prompts, and the share of first guesses that held with their number."""
     counts = accepted_by_depth(traces)
@@ -230,9 +248,7 @@ def confidence(found: dict[str, list[Trace]], where: str) -> None:
     """EAGLE-2's premise: what the drafter is sure of is accepted."""
     st.subheader(t("sure.title"), anchor=False)
     st.markdown(t("sure.lead"))
-    bins = {key: whatif.calibration(traces) for key, traces in found.items()}
-    curves = [share_of(key, [charts.Asked(b.mean, b.tested, b.accepted) for b in many]) for key, many in bins.items()]
-    chart = charts.shares(t("sure.x"), curves, unit=True)
+    chart = by_confidence(found)
     charts.show(chart, "sure")
     st.caption(where)
     charts.twin(chart, "sure")

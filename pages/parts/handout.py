@@ -3,7 +3,6 @@
 import csv
 import html
 import io
-import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -102,7 +101,7 @@ def alone(
     scene: Scene, position: int, manner: stage.Data, around: dict[str, str], wide: bool = False, template: Path = ALONE
 ) -> bytes:
     """The whole picture in one HTML file: the same player, its data, no request to anywhere."""
-    data = json.dumps(stage.payload(scene, manner, position, wide=wide))
+    data = stage.payload(scene, manner, position, wide=wide)
     filled = {
         "colours": variables(),
         "style": stage.style(),

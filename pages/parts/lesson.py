@@ -9,8 +9,9 @@ from pages.parts import cards, code, handout, moment, recorded, twin
 from pages.parts.address import note, one_of, restore
 from pages.parts.choice import prompt_name
 from pages.parts.lecture import locked
+from pages.parts.once import once
 from pages.parts.stage import stage
-from pages.parts.text import language, say, t
+from pages.parts.text import say, t
 from pages.pictures.scene import Scene
 from spec_core.trace import Trace
 
@@ -44,15 +45,13 @@ def played(told: Lesson, prompt: str) -> tuple[list[Trace], Scene] | None:
     """The runs of that prompt and their scene, or None where a moment is missing or a file is broken."""
     runs = [recorded.recording(prompt, *part) for part in told.cast]
     whole = [run for run in runs if run]
-    scene = staged(told, told.key, prompt, language()) if len(whole) == len(runs) else None
+    scene = staged(told, whole) if len(whole) == len(runs) else None
     return (whole, scene) if scene else None
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
-def staged(_told: Lesson, key: str, prompt: str, language: str) -> Scene | None:
-    """The scene: made once, though the page runs again at every rest."""
-    runs = [recorded.recording(prompt, *part) for part in _told.cast]
-    return _told.play([run for run in runs if run], say)
+@once(32)
+def staged(told: Lesson, runs: list[Trace]) -> Scene | None:
+    return told.play(runs, say)
 
 
 def choose(told: Lesson, fits: Sequence[str], first: str) -> str:

@@ -44,9 +44,12 @@ def bench() -> Bench:
     return st.session_state.setdefault("bench", Bench())
 
 
-@st.cache_data(show_spinner=False, max_entries=16)
+@st.cache_resource(show_spinner=False, max_entries=16)
 def recorded(path: Path, changed: float) -> Measurement | None:
-    """A recorded measurement; None where the file is broken. changed: its time stamp, so that a new file is read."""
+    """A recorded measurement, one for all readers, who only read it; None where the file is broken.
+
+    changed: its time stamp, so that a new file is read.
+    """
     try:
         return load(path)
     except TraceError:

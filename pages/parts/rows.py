@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from pages.parts import charts, machines
 from pages.parts.colours import theme
 from pages.parts.findings import badge, model_badge
+from pages.parts.once import once
+from pages.parts.paper import blank
 from pages.parts.text import t
 from spec_core import measurement as timed
 from spec_core.measurement import Point
@@ -48,13 +49,14 @@ def doubled(points: Sequence[Point]) -> int | None:
     return next((n for n in range(1, points[-1].task.length + 1) if timed.at(points, n) >= wanted), None)
 
 
+@once(16)
 def chart(points: Sequence[Point]) -> charts.Chart:
     ground = theme()
     one, most = points[0].median, points[-1].task.length
     axis = {"title": t("rows.x"), "tickvals": [p.task.length for p in points if p.task.length != 2]}
     x = {**axis, "range": [0, most * 1.04]}
     y = {"title": t("lab.y"), "range": [0, max(p.median for p in points) * 1.25]}
-    figure = go.Figure(layout=charts.layout(ground, x, y, 380))
+    figure = blank(charts.layout(ground, x, y, 380))
     pairs = [(p.task.length, p.median) for p in points]
     said = [t("rows.hover", values(p, one)) for p in points]
     for name, ends in (("full", [(0, 0.0), (most, one * most)]), ("flat", [(1, one), (most, one)])):

@@ -55,7 +55,7 @@ def stage(
     place = position if held.place is None else held.place
     data = payload(scene, manner(methods), place, autoplay and held.place is None, wide)
     result = component(version())(
-        data=json.dumps(data).encode(),  # as a dict, Streamlit would import pandas to look for tables in it
+        data=data.encode(),  # as a dict, Streamlit would import pandas to look for tables in it
         key=key,
         default={"position": position, "selected": ""},
         on_position_change=lambda: None,
@@ -91,16 +91,11 @@ def manner(methods: list[str]) -> Data:
     }
 
 
-def payload(scene: Scene, manner: Data, position: int, autoplay: bool = False, wide: bool = False) -> Data:
-    """All that the player needs to know."""
-    shown = scene.data()
-    return manner | {
-        "id": hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:12],
-        "scene": shown,
-        "position": position,
-        "autoplay": autoplay,
-        "wide": wide,
-    }
+def payload(scene: Scene, manner: Data, position: int, autoplay: bool = False, wide: bool = False) -> str:
+    """All that the player needs to know, as JSON. The scene is most of it, and is not written anew for every reader."""
+    name = hashlib.sha256(scene.json.encode()).hexdigest()[:12]
+    rest = json.dumps(manner | {"id": name, "position": position, "autoplay": autoplay, "wide": wide})
+    return f'{rest[:-1]}, "scene": {scene.json}}}'
 
 
 def tongue() -> str:

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from pages.parts import cards, recorded, source
+from pages.parts import cards, recorded, scenes, source
 from pages.parts.address import note, restore
 from pages.parts.stage import stage
-from pages.parts.text import language, say, t
-from pages.pictures import step as stepping
-from pages.pictures.scene import Scene
+from pages.parts.text import t
 from spec_core.contract import Method
 from spec_core.trace import Trace, accepted, depths, tau
 
@@ -86,14 +84,9 @@ def put_back(others: dict[str, int]) -> None:
         st.session_state[state] = value
 
 
-@st.cache_data(show_spinner=False, max_entries=32)
-def picture(_trace: Trace, id: str, language: str) -> Scene:
-    return stepping.picture(_trace, say)
-
-
 def show(trace: Trace, name: str) -> None:
     """The run, resting where the first step's draft has been judged: it continues the same text in every run."""
-    scene = picture(trace, trace.header.id, language())
+    scene = scenes.step(trace)
     ends = [i for i, frame in enumerate(scene.frames) if frame.stop and frame.at == 1]
     stage(scene, [trace.header.method.key], f"turn-{name}", max(0, ends[0] - 1) if ends else 0)
     st.caption(cards.badge(trace, "replay"))

@@ -1,8 +1,10 @@
 """What a picture is: shapes with place and look, and frames that say what changes. Plain data, drawn by the stage."""
 
+import json
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 Kind = Literal["rect", "text", "path", "dot"]
@@ -97,6 +99,11 @@ class Scene:
     frames: list[Frame]
     bars: dict[str, Bars] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+
+    @cached_property
+    def json(self) -> str:
+        """`data` as text. Whoever asks takes the scene as finished: later changes would not be seen."""
+        return json.dumps(self.data())
 
     def data(self) -> dict[str, object]:
         """The scene as JSON data; fields at their defaults are left out."""

@@ -201,10 +201,12 @@ def test_a_queue_before_a_cluster_has_a_hand_for_every_replica(monkeypatch: pyte
     assert (len(made.hands), made.worker) == (3, None)
 
 
-def test_pandas_is_whole_before_two_readers_ask_for_their_first_charts() -> None:
-    """Plotly looks whether it is loaded, not whether another thread is still at it: app.py has it before any page."""
-    code = "import sys, pages.parts.cards; print('pandas' in sys.modules)"
+def test_pandas_is_whole_before_plotly_draws() -> None:
+    """Plotly looks whether it is loaded, not whether another reader's thread is still at it."""
+    code = "import sys; from pages.parts.paper import blank; blank({}); print('pandas' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b"True"
+    drawing = [path.name for path in (ROOT / "pages").rglob("*.py") if "go.Figure(" in path.read_text()]
+    assert drawing == ["paper.py"]
 
 
 def test_no_rerun_waits_for_a_collection_of_garbage() -> None:
