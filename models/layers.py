@@ -4,6 +4,7 @@ attention over a cache, and the gated MLP. Target and drafters share them, so th
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from models.cache import KVCache
 class Packed:
     """y = x Wᵀ + b with W laid out once for the CPU's matrix kernels (oneDNN).
 
-    `F.linear` re-reads a row-major weight badly at 2 to 64 rows, which is where verification lives.
+    `F.linear` re-reads a row-major weight badly at 4 to 64 rows, which is where verification lives.
     The two operators are internal to PyTorch, so `pack` falls back to None where they are missing.
     """
 
@@ -37,13 +38,21 @@ def pack(weight: Tensor, bias: Tensor | None = None) -> Packed | None:
         return None
 
 
+FEW = 3  # rows for which reading the weight as it lies is quicker
+
+
+def pays(packed: Packed | None, x: Tensor) -> TypeGuard[Packed]:
+    """There is a packed weight, and x [.., n, in] has rows enough for it."""
+    return packed is not None and x.numel() > FEW * x.shape[-1]
+
+
 class Linear(nn.Linear):
     """`nn.Linear` that uses its packed copy when inference asked for one (`speed_up`)."""
 
     packed: Packed | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.packed(x) if self.packed else F.linear(x, self.weight, self.bias)
+        return self.packed(x) if pays(self.packed, x) else F.linear(x, self.weight, self.bias)
 
     def speed_up(self) -> None:
         self.packed = pack(self.weight.detach(), None if self.bias is None else self.bias.detach())
@@ -138,7 +147,10 @@ class Attention(nn.Module):
 
     def project(self, x: Tensor) -> Tensor:
         """x [B, n, input] → q, k, v heads in one tensor [B, heads + 2 kv_heads, n, head_dim]."""
-        flat = self.qkv(x) if self.qkv else torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
+        if pays(self.qkv, x):
+            flat = self.qkv(x)
+        else:
+            flat = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
         return flat.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
 
     def forward(
@@ -194,7 +206,7 @@ class MLP(nn.Module):
         self.gate_up = pack(both)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.gate_up:
+        if pays(self.gate_up, x):
             gate, up = self.gate_up(x).chunk(2, dim=-1)
         else:
             gate, up = self.gate_proj(x), self.up_proj(x)
