@@ -147,10 +147,8 @@ class Attention(nn.Module):
 
     def project(self, x: Tensor) -> Tensor:
         """x [B, n, input] → q, k, v heads in one tensor [B, heads + 2 kv_heads, n, head_dim]."""
-        if pays(self.qkv, x):
-            flat = self.qkv(x)
-        else:
-            flat = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
+        parts = (self.q_proj, self.k_proj, self.v_proj)
+        flat = self.qkv(x) if pays(self.qkv, x) else torch.cat([part(x) for part in parts], dim=-1)
         return flat.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
 
     def forward(
