@@ -2,9 +2,8 @@
 attention over a cache, and the gated MLP. Target and drafters share them, so they share their bugs' fixes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -12,19 +11,23 @@ from torch import Tensor, nn
 
 from models.cache import KVCache
 
+FEW = 3  # rows for which reading a weight as it lies is quicker
+
 
 class Packed:
-    """y = x Wᵀ + b with W laid out once for the CPU's matrix kernels (oneDNN).
+    """y = x Wᵀ + b with a second copy of W laid out for the CPU's matrix kernels (oneDNN).
 
     `F.linear` re-reads a row-major weight badly at 4 to 64 rows, which is where verification lives.
     The two operators are internal to PyTorch, so `pack` falls back to None where they are missing.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
+        self.plain, self.bias = weight, bias
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
-        self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.numel() <= FEW * x.shape[-1]:
+            return F.linear(x, self.plain, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
@@ -38,24 +41,24 @@ def pack(weight: Tensor, bias: Tensor | None = None) -> Packed | None:
         return None
 
 
-FEW = 3  # rows for which reading the weight as it lies is quicker
-
-
-def pays(packed: Packed | None, x: Tensor) -> TypeGuard[Packed]:
-    """There is a packed weight, and x [.., n, in] has rows enough for it."""
-    return packed is not None and x.numel() > FEW * x.shape[-1]
-
-
 class Linear(nn.Linear):
     """`nn.Linear` that uses its packed copy when inference asked for one (`speed_up`)."""
 
     packed: Packed | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.packed(x) if pays(self.packed, x) else F.linear(x, self.weight, self.bias)
+        return self.packed(x) if self.packed else F.linear(x, self.weight, self.bias)
 
     def speed_up(self) -> None:
         self.packed = pack(self.weight.detach(), None if self.bias is None else self.bias.detach())
+
+
+def joined(parts: Sequence[Linear]) -> Tensor:
+    """Their weights [sum of outs, in] as one, of which each then is a part: nothing lies in memory twice."""
+    whole = torch.cat([part.weight.detach() for part in parts])
+    for part, rows in zip(parts, whole.split([part.weight.shape[0] for part in parts]), strict=True):
+        part.weight.data = rows
+    return whole
 
 
 class RMSNorm(nn.Module):
@@ -143,12 +146,11 @@ class Attention(nn.Module):
     def speed_up(self) -> None:
         parts = (self.q_proj, self.k_proj, self.v_proj)
         bias = torch.cat([p.bias.detach() for p in parts]) if self.shape.qkv_bias else None
-        self.qkv = pack(torch.cat([p.weight.detach() for p in parts]), bias)
+        self.qkv = pack(joined(parts), bias)
 
     def project(self, x: Tensor) -> Tensor:
         """x [B, n, input] → q, k, v heads in one tensor [B, heads + 2 kv_heads, n, head_dim]."""
-        parts = (self.q_proj, self.k_proj, self.v_proj)
-        flat = self.qkv(x) if pays(self.qkv, x) else torch.cat([part(x) for part in parts], dim=-1)
+        flat = self.qkv(x) if self.qkv else torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
         return flat.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
 
     def forward(
@@ -200,11 +202,10 @@ class MLP(nn.Module):
         self.down_proj = Linear(ffn, hidden, bias=False)
 
     def speed_up(self) -> None:
-        both = torch.cat([self.gate_proj.weight.detach(), self.up_proj.weight.detach()])
-        self.gate_up = pack(both)
+        self.gate_up = pack(joined((self.gate_proj, self.up_proj)))
 
     def forward(self, x: Tensor) -> Tensor:
-        if pays(self.gate_up, x):
+        if self.gate_up:
             gate, up = self.gate_up(x).chunk(2, dim=-1)
         else:
             gate, up = self.gate_proj(x), self.up_proj(x)
