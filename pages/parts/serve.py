@@ -65,7 +65,10 @@ def main(options: list[str]) -> None:
     from pages.parts import source
     from pages.parts.routes import ROUTES, Guard, lifespan
 
-    source.backend()  # one that cannot be had ends the server here, with a word why
+    try:
+        source.backend()
+    except ValueError as error:
+        raise SystemExit(str(error)) from None  # here and not on a reader's page
     log_to_stderr()
     sys.argv = [str(APP)]  # Streamlit puts the folder of what was started in front of all others
     app = App(APP, lifespan=lifespan, routes=ROUTES, middleware=[Middleware(Guard)])

@@ -79,12 +79,12 @@ def jobs() -> "Jobs":
 
 
 def backend() -> str:
-    """What decodes: `local` for a process of this server, `ray` for the replicas of a Ray cluster."""
+    """What decodes: `local` for a process of this server, `ray` for the replicas of a Ray cluster; else ValueError."""
     found = os.environ.get("DRAFTSCOPE_BACKEND") or "local"
     if found not in BACKENDS:
-        raise SystemExit(f"DRAFTSCOPE_BACKEND is {found!r}: let it be {' or '.join(BACKENDS)}")
+        raise ValueError(f"DRAFTSCOPE_BACKEND is {found!r}: let it be {' or '.join(BACKENDS)}")
     if found == "ray" and find_spec("ray") is None:
-        raise SystemExit("DRAFTSCOPE_BACKEND=ray needs Ray: pip install -r requirements-scale.txt")
+        raise ValueError("DRAFTSCOPE_BACKEND=ray needs Ray: pip install -r requirements-scale.txt")
     return found
 
 

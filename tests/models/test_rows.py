@@ -20,7 +20,7 @@ from models import files, formats, found
 from models.decoder import DecoderConfig, read_rope
 from models.formats import FormatError
 from models.heads import DFlashConfig, DFlashHead, Eagle3Head, EagleHead, new_cache
-from models.layers import Rope, default_inv_freq, rotate
+from models.layers import MLP, Rope, default_inv_freq, rotate, speed_up
 from models.load import Model, Network, load_network, load_target, share
 from models.tokenizer import Tokenizer
 from spec_core import methods
@@ -95,6 +95,24 @@ def test_d_t2_a_tap_is_the_output_of_that_layer(tmp_path: Path) -> None:
     hidden = theirs(torch.tensor([PROMPT]), output_hidden_states=True).hidden_states
     features = CachedTarget(model, [i + 1 for i in taps], 64).prefill(PROMPT, Clock()).features
     assert torch.allclose(features, torch.cat([hidden[i + 1][0] for i in taps], dim=-1), atol=1e-4)
+
+
+# Few rows, and many.
+
+
+def test_few_rows_and_many_give_the_same_and_nothing_lies_in_memory_twice() -> None:
+    """One to three rows read the plain weight, more a packed one; fused projections are made of the layers' own."""
+    torch.manual_seed(0)
+    layer = MLP(32, 48)
+    x = torch.randn(1, 8, 32)
+    want = layer(x)
+    speed_up(layer)
+    assert layer.gate_up
+    assert torch.allclose(layer(x), want, atol=1e-5)
+    for rows in range(1, 8):
+        assert torch.allclose(layer(x[:, :rows]), want[:, :rows], atol=1e-5)
+    whole = layer.gate_up.plain.untyped_storage().data_ptr()
+    assert {part.weight.untyped_storage().data_ptr() for part in (layer.gate_proj, layer.up_proj)} == {whole}
 
 
 # Rotary angles.

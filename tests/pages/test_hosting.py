@@ -182,6 +182,9 @@ def test_a_server_whose_back_end_cannot_be_had_says_so_and_ends(
     monkeypatch.setattr(source, "find_spec", lambda name: None if name == "ray" else object())
     with pytest.raises(SystemExit, match=says):
         serve.main([])
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()  # as `streamlit run` starts it
+    at.switch_page("pages/about.py").run()
+    assert says in at.exception[0].message
 
 
 @pytest.mark.parametrize(("backend", "says"), [("local", "one worker process"), ("ray", "They take 3 at once")])
