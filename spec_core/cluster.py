@@ -107,7 +107,7 @@ class Place:
     """A place in the cluster: whichever replica is free takes the run."""
 
     def __init__(self) -> None:
-        self.gateway, self.box, self.asked = gateway(), Box(), ""
+        self.gateway, self.box, self.asked = gateway(), Box(), ""  # OSError at once where there is no cluster
 
     def tell(self, message: Ask | Cancel) -> None:
         if isinstance(message, Ask):

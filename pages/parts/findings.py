@@ -209,6 +209,11 @@ def share_of(key: str, points: list[charts.Asked]) -> charts.Shares:
 
 @once(256)
 def cell(traces: list[Trace]) -> str:
+    """As `summary`, of recordings: remembered, they stay in memory."""
+    return summary(traces)
+
+
+def summary(traces: list[Trace]) -> str:
     """τ over prompts, and the share of first guesses that held with their number."""
     counts = accepted_by_depth(traces)
     if not counts:
@@ -233,11 +238,12 @@ def by_temperature(found: dict[str, list[Trace]]) -> None:
     every = [*(trace for traces in found.values() for trace in traces), *own]
     every += [trace for traces in drafting(WARM).values() for trace in traces]
     st.markdown(f"**{t('warmth.title')}**")
+    told = summary if own else cell
     warmths = sorted({trace.header.sampling.temperature for trace in every})
     rows = []
     for warmth in warmths:
         here = [trace for trace in every if trace.header.sampling.temperature == warmth]
-        cells = {key: cell([trace for trace in here if trace.header.method.key == key]) for key in found}
+        cells = {key: told([trace for trace in here if trace.header.method.key == key]) for key in found}
         named = {t_or(f"method.{key}.title", key): text for key, text in cells.items()}
         rows.append({t("temperature"): f"{warmth:g}", **named})
     st.table(rows)
