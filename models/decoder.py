@@ -276,7 +276,7 @@ class Decoder(nn.Module):
         angles = self.config.rope.angles(positions, x.dtype)
         if mask is None:
             mask = causal(ids.shape[1], past, ids.device)
-        scores = additive(mask, past, x.dtype)
+        scores = additive(mask, past, x.dtype, self.config.attention.group)
         taken = {0: x} if 0 in wanted else {}
         for i, layer in enumerate(self.model.layers):
             x = layer(x, angles, scores, cache, i)

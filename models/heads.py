@@ -142,7 +142,7 @@ class EagleHead(Head):
         x = self.fc(torch.cat([embedded, hidden], dim=-1))
         block: EagleLayer = self.layers[0]  # type: ignore[assignment]
         mask = causal(x.shape[1], past, x.device) if mask is None else mask
-        scores = additive(mask, past, x.dtype)
+        scores = additive(mask, past, x.dtype, self.config.attention.group)
         angles = self.config.rope.angles(positions, x.dtype)
         x = x + block.self_attn(x, *angles, scores, cache, 0)
         if cache is not None:
@@ -223,7 +223,7 @@ class Eagle3Head(Head):
         mask = causal(x.shape[1], past, x.device) if mask is None else mask
         if self.config.window:
             mask = within(self.config.window, positions[0], mask, past)
-        scores = additive(mask, past, x.dtype)
+        scores = additive(mask, past, x.dtype, self.config.attention.group)
         angles = self.config.rope.angles(positions, x.dtype)
         residual = normed if self.config.norm_before_residual else hidden
         x = residual + block.self_attn(x, *angles, scores, cache, 0)
@@ -284,7 +284,7 @@ class DFlashHead(Head):
         masks = masks or [None] * self.config.layers
         outputs = []
         for i, layer in enumerate(self.layers[:depth]):
-            scores = additive(masks[i], past, block.dtype)
+            scores = additive(masks[i], past, block.dtype, self.config.attention.group)
             block = layer(block, angles, scores, cache, i, context)
             outputs.append(block)
         if cache is not None:

@@ -31,9 +31,14 @@ class Packed:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
+def on_cpu(weight: Tensor) -> bool:
+    """Whether the short cuts below are for it."""
+    return weight.device.type == "cpu" and weight.dtype == torch.float32
+
+
 def pack(weight: Tensor, bias: Tensor | None = None) -> Packed | None:
     """The packed form of `weight` [out, in], or None where this device or build has no use for it."""
-    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+    if not on_cpu(weight):
         return None
     try:
         return Packed(weight, bias)
@@ -62,13 +67,27 @@ def joined(parts: Sequence[Linear]) -> Tensor:
 
 
 class RMSNorm(nn.Module):
+    """x / sqrt(mean(x²) + eps) · weight."""
+
+    quick: tuple[Tensor, Tensor] | None = None
+
     def __init__(self, size: int, eps: float):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        if self.quick is None:
+            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        gain, floor = self.quick
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return (x * gain).div_(torch.hypot(length, floor))
+
+    def speed_up(self) -> None:
+        """PyTorch makes nine small calls of `rms_norm` on CPU; by the length of a row it takes four."""
+        if on_cpu(self.weight):
+            size = self.weight.numel()
+            self.quick = (self.weight.detach() * size**0.5, torch.tensor((size * self.eps) ** 0.5))
 
 
 @dataclass(frozen=True)
@@ -84,6 +103,11 @@ class AttentionShape:
     qkv_bias: bool = False
     o_bias: bool = False
     qk_norm: bool = False
+
+    @property
+    def group(self) -> int:
+        """Heads that share keys and values."""
+        return self.heads // self.kv_heads
 
 
 @dataclass(frozen=True)
@@ -107,15 +131,20 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.addcmul(x * cos, torch.cat([-b, a], dim=-1), sin)
 
 
-def additive(mask: Tensor | None, past: int, dtype: torch.dtype) -> Tensor | None:
-    """Boolean mask [.., n, n or past + n], True = visible → scores to add, [B, 1, n, past + n]; the past is seen."""
+def additive(mask: Tensor | None, past: int, dtype: torch.dtype, group: int = 1) -> Tensor | None:
+    """Boolean mask [.., n, n or past + n], True = visible → scores to add, [B, 1, group · n, past + n].
+
+    The past is seen. group: how many heads share their keys, as `attend` lays them behind each other; repeated here,
+    once for all layers of a pass.
+    """
     if mask is None:
         return None
     if mask.shape[-1] == mask.shape[-2] and past:
         mask = F.pad(mask, (past, 0), value=True)
     scores = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     scores.masked_fill_(~mask, torch.finfo(dtype).min)
-    return scores[:, None] if mask.dim() == 3 else scores[None, None]
+    scores = scores[:, None] if mask.dim() == 3 else scores[None, None]
+    return scores.repeat(1, 1, group, 1) if group > 1 else scores
 
 
 def causal(n: int, past: int, device: torch.device) -> Tensor | None:
@@ -177,15 +206,12 @@ class Attention(nn.Module):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scores: Tensor | None) -> Tensor:
-    """q [B, heads, n, d] over k, v [B, kv_heads, m, d] → [B, n, heads · d].
+    """q [B, heads, n, d] over k, v [B, kv_heads, m, d] with scores of `additive` for that group → [B, n, heads · d].
 
     The heads that share keys are laid behind each other as rows: the keys are then read once for all of them.
     """
     batch, heads, n, dim = q.shape
-    group = heads // k.shape[1]
-    rows = q.reshape(batch, k.shape[1], group * n, dim)
-    if scores is not None and group > 1:
-        scores = scores.repeat(1, 1, group, 1)
+    rows = q.reshape(batch, k.shape[1], -1, dim)
     out = F.scaled_dot_product_attention(rows, k, v, attn_mask=scores)
     return out.reshape(batch, heads, n, dim).transpose(1, 2).flatten(2)
 
@@ -213,7 +239,7 @@ class MLP(nn.Module):
 
 
 def speed_up(network: nn.Module) -> None:
-    """Give a finished network its packed weights (CPU, fp32). Not for training: packed copies do not follow updates."""
+    """Give a finished network its short cuts (CPU, fp32). Not for training: packed weights do not follow updates."""
     fused: set[nn.Module] = set()
     for module in network.modules():
         if isinstance(module, Attention):
@@ -223,7 +249,7 @@ def speed_up(network: nn.Module) -> None:
             module.speed_up()
             fused |= {module.gate_proj, module.up_proj}
     for module in network.modules():
-        if isinstance(module, Linear) and module not in fused:
+        if isinstance(module, RMSNorm) or (isinstance(module, Linear) and module not in fused):
             module.speed_up()
 
 

@@ -20,7 +20,7 @@ from models import files, formats, found
 from models.decoder import DecoderConfig, read_rope
 from models.formats import FormatError
 from models.heads import DFlashConfig, DFlashHead, Eagle3Head, EagleHead, new_cache
-from models.layers import MLP, Rope, default_inv_freq, rotate, speed_up
+from models.layers import MLP, RMSNorm, Rope, additive, default_inv_freq, rotate, speed_up
 from models.load import Model, Network, load_network, load_target, share
 from models.tokenizer import Tokenizer
 from spec_core import methods
@@ -113,6 +113,28 @@ def test_few_rows_and_many_give_the_same_and_nothing_lies_in_memory_twice() -> N
         assert torch.allclose(layer(x[:, :rows]), want[:, :rows], atol=1e-5)
     whole = layer.gate_up.plain.untyped_storage().data_ptr()
     assert {part.weight.untyped_storage().data_ptr() for part in (layer.gate_proj, layer.up_proj)} == {whole}
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-6, 1.0, 3e4])
+def test_the_quick_norm_is_the_norm(size: float) -> None:
+    """Also for rows of nothing, of almost nothing, and as large as the first token's in a deep layer."""
+    torch.manual_seed(0)
+    norm = RMSNorm(48, 1e-5)
+    norm.weight.copy_(torch.rand(48))
+    x = size * torch.randn(1, 5, 48)
+    want = norm(x)
+    speed_up(norm)
+    assert norm.quick
+    assert torch.allclose(norm(x), want, rtol=1e-5, atol=1e-7)
+
+
+def test_a_mask_is_repeated_for_the_heads_that_share_keys() -> None:
+    mask = torch.tensor([[True, False], [True, True]])
+    one, three = additive(mask, 2, torch.float32), additive(mask, 2, torch.float32, group=3)
+    assert one is not None
+    assert three is not None
+    assert (one[0, 0] == 0).tolist() == [[True, True, True, False], [True] * 4]
+    assert torch.equal(three, torch.cat([one] * 3, dim=2))
 
 
 # Rotary angles.
