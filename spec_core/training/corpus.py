@@ -29,6 +29,7 @@ WARM = Sampling(temperature=0.7, top_p=0.95)
 GREEDY_SHARE = 0.7
 QUESTION, ANSWER = 100, 256  # most tokens of a turn
 SHORTEST = 3  # a question of fewer tokens is none
+WINDOW = 8  # batches of given questions that are sorted by length together
 MARK = "QUESTION"  # stands where the question goes while the chat template is taken apart
 LOOP = 0.5  # an answer with fewer distinct trigrams than this share goes round in circles
 LOOPS = 0.1  # at most this share of the corpus may do so …
@@ -203,6 +204,14 @@ def given(path: Path, tokenizer: Tokenizer, limit: int = QUESTION) -> Iterator[Q
                 yield Question(ids, record.get("source", path.stem))
 
 
+def alike(questions: Iterator[Question], size: int) -> Iterator[list[Question]]:
+    """Batches of about the same length: what is padded in front of a short question costs as much as a long one."""
+    while window := sorted(islice(questions, WINDOW * size), key=lambda q: len(q.ids)):
+        groups = [window[i : i + size] for i in range(0, len(window), size)]
+        random.Random(len(window[0].ids)).shuffle(groups)  # a run that is stopped has not seen the short ones only
+        yield from groups
+
+
 def grow(
     corpus: Corpus,
     model: Model,
@@ -215,11 +224,11 @@ def grow(
     """Append dialogues until the corpus has `goal` of them: given questions while they last, then the target's own."""
     assert model.tokenizer is not None
     template = Template.of(model.tokenizer)
-    fresh = (q for q in questions if tuple(template.around(q.ids)) not in corpus.questions)
+    fresh = alike((q for q in questions if tuple(template.around(q.ids)) not in corpus.questions), size)
     rng = torch.Generator().manual_seed(seed * 1_000_003 + len(corpus))  # a resumed run must not repeat itself
     started, before, turns = time.monotonic(), corpus.tokens, cycle(openings)
     while len(corpus) < goal:
-        batch = list(islice(fresh, size)) or ask(model, template, size, rng, next(turns))
+        batch = next(fresh, None) or ask(model, template, size, rng, next(turns))
         corpus.add(answer(model, template, batch, rng) if batch else [])
         rate = (corpus.tokens - before) / (time.monotonic() - started)
         print(

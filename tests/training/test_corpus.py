@@ -11,7 +11,7 @@ import torch
 from models.load import Model
 from spec_core.trace import Sampling
 from spec_core.training import corpus
-from spec_core.training.corpus import Corpus, Dialogue, Template, read
+from spec_core.training.corpus import Corpus, Dialogue, Question, Template, alike, read
 from spec_core.training.generate import Text, write
 from tests.toy import talking_model, toy_folder
 
@@ -109,3 +109,13 @@ def test_made_up_questions_begin_as_they_are_told(monkeypatch: pytest.MonkeyPatc
     start = model.tokenizer.raw("def ")
     assert asked
     assert all(question.ids[: len(start)] == start and len(question.ids) > len(start) for question in asked)
+
+
+def test_questions_of_like_length_are_answered_together_and_none_is_lost() -> None:
+    questions = [Question([0] * (1 + 7 * i % 40), "given") for i in range(100)]
+    groups = list(alike(iter(questions), 8))
+    assert sorted(len(q.ids) for g in groups for q in g) == sorted(len(q.ids) for q in questions)
+    padded = sum(len(g) * max(len(q.ids) for q in g) for g in groups)
+    assert padded < 1.15 * sum(len(q.ids) for q in questions)
+    lengths = [len(g[0].ids) for g in groups[:8]]
+    assert lengths != sorted(lengths)  # in no order, so that a part of them is like the whole
