@@ -5,6 +5,7 @@ import { pngOf, save, svgText } from "./stage/still.mjs";
 import { SPEEDS, TWEEN, apply, clamp, keyMove, lineAt, playable, rest, stateAt, turn, way, wears } from "./stage/reel.mjs";
 
 const DEFAULTS = { w: 0, h: 0, look: "", hue: "", label: "", note: "", mark: "", size: 13, d: "", about: "", bars: "" };
+const LAYERS = ["under", "over", "front", "margin"];
 
 const HOP = 90; // milliseconds a frame is seen on the way from line to line
 
@@ -73,7 +74,9 @@ export class Stage {
   async still(kind) {
     this.keep.open = false;
     const frame = this.scene.frames[this.position];
+    this.margin.style.transform = ""; // a file is not scrolled
     const text = svgText(this.svg, getComputedStyle(this.root).backgroundColor, frame.caption, frame.say);
+    this.slide();
     const blob = kind === "png" ? await pngOf(text) : new Blob([text], { type: "image/svg+xml" });
     save(`draftscope-${this.id}-${this.position}.${kind}`, blob);
   }
@@ -84,6 +87,7 @@ export class Stage {
     this.svg.addEventListener("pointerover", (event) => this.point(under(event)));
     this.svg.addEventListener("pointerleave", () => this.point(null));
     this.svg.addEventListener("click", (event) => this.pin(under(event)));
+    this.view.addEventListener("scroll", () => this.slide(), { passive: true });
   }
 
   key(event) {
@@ -135,8 +139,9 @@ export class Stage {
     this.root.classList.toggle("told", this.lines.length > 0);
     this.shapes = new Map(this.scene.shapes.map((shape) => [shape.id, { ...DEFAULTS, ...shape }]));
     this.drawn.clear();
-    [this.under, this.over, this.front] = ["under", "over", "front"].map((name) => make("g", { class: name }));
-    this.svg.replaceChildren(this.under, this.over, this.front);
+    [this.under, this.over, this.front, this.margin] = LAYERS.map((name) => make("g", { class: name }));
+    this.svg.replaceChildren(this.under, this.over, this.front, this.margin);
+    this.slide();
     this.told = this.scene.shapes.some((shape) => shape.about);
     this.svg.setAttribute("viewBox", `0 0 ${this.scene.size[0]} ${this.scene.size[1]}`);
     this.scrub.max = this.scene.frames.length - 1;
@@ -238,6 +243,7 @@ export class Stage {
 
   show(position, line = lineAt(this.lines, position)) {
     const frame = this.scene.frames[position];
+    const rests = this.now && position === this.position; // shown again where it was: a reader's own scrolling stays
     if (this.now && position === this.position + 1) {
       apply(this.now, frame.set);
       const quick = frame.rest && frame.rest / this.speed < TWEEN; // the next frame would overtake a tween
@@ -256,7 +262,7 @@ export class Stage {
     this.say.textContent = frame.say;
     this.svg.setAttribute("aria-label", `${frame.caption}: ${frame.say}`);
     this.explain(this.pinned);
-    this.follow(Object.keys(frame.set));
+    if (!rests) this.follow(Object.keys(frame.set));
   }
 
   // Where the picture is wider than its place, as on a phone: what has just changed is brought into view.
@@ -270,9 +276,18 @@ export class Stage {
     this.view.scrollTo({ left, behavior: still() ? "auto" : "smooth" });
   }
 
+  // What stands in the margin stays there when the picture is scrolled sideways.
+  slide() {
+    const unit = this.scene.size[0] / Math.max(1, this.svg.clientWidth);
+    const by = this.view.scrollLeft * unit;
+    this.margin.style.transform = by ? `translate(${by}px)` : "";
+    this.margin.classList.toggle("slid", by > 0);
+  }
+
   // What comes up together fades in as one group (two: paths lie under the rest): one layer to blend, not dozens.
   enter(ids, look) {
-    const batch = { under: make("g", { class: look }), over: make("g", { class: look }), front: this.front };
+    const [under, over] = [make("g", { class: look }), make("g", { class: look })];
+    const batch = { under, over, front: this.front, margin: this.margin };
     for (const id of ids) this.draw(id, batch);
     if (batch.under.firstChild) this.under.prepend(batch.under);
     if (batch.over.firstChild) this.over.append(batch.over);
@@ -285,7 +300,7 @@ export class Stage {
     const now = { ...shape, ...this.now.get(id) };
     const node = this.drawn.get(id);
     if (!now.on) {
-      if (node && node.parentNode.children.length === 1 && !shape.front) node.parentNode.remove();
+      if (node && node.parentNode.children.length === 1 && !shape.layer) node.parentNode.remove();
       node?.remove();
       this.drawn.delete(id);
       return;
@@ -306,7 +321,7 @@ export class Stage {
     if (shape.hue)
       for (const role of ["fill", "tint", "text"]) group.style.setProperty(`--${role}`, `var(--${shape.hue}-${role})`);
     PARTS[shape.kind](group, shape);
-    (shape.front ? batch.front : shape.kind === "path" ? batch.under : batch.over).append(group);
+    batch[shape.layer || (shape.kind === "path" ? "under" : "over")].append(group);
     this.drawn.set(id, group);
     return group;
   }

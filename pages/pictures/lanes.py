@@ -144,11 +144,14 @@ class Lane:
         if plain is not None and fair(self.trace, plain, self.clock):
             facts += " · " + self.say("lane.speed", {"x": f"{speedup(self.trace, plain, self.clock):.2f}"})
         numbers = Shape(self.name("tau"), "text", 0, self.y + 30, label=facts, look="number", size=13)
+        ground = Shape(self.name("ground"), "rect", 0, self.y - 4, LEFT - 10, LANE - 4, "plate")
         words_ = Shape(self.name("text"), "text", LEFT, self.y + 39, look="words", size=13)
         rule = Shape(self.name("rule"), "rect", 0, self.y + LANE - 5, WIDTH, 1, "rule")
-        for shape in (title, numbers, words_, rule):
+        for shape in (ground, title, numbers):
+            shape.layer = "margin"
+        for shape in (ground, title, numbers, words_, rule):
             shape.on = True
-        return [title, numbers, words_, rule]
+        return [ground, title, numbers, words_, rule]
 
     def leg(self, i: int) -> list[Shape]:
         """A step: its bar in parts, and a dot for every token it brought, ink for the target's own."""
@@ -242,8 +245,8 @@ def picture(traces: Sequence[Trace], clock: Clock, say: Say) -> Scene:
     lanes = [Lane(i, trace, clock, scale, say) for i, trace in enumerate(traces)]
     shapes = [shape for lane in lanes for shape in lane.fixed(plain)]
     height = TOP + len(lanes) * LANE
-    now = Shape("now", "rect", LEFT, 18, 1.5, height - 30, "now", on=True, front=True)
-    reading = Shape("reading", "text", LEFT, 13, look="number", anchor="middle", on=True, front=True)
+    now = Shape("now", "rect", LEFT, 18, 1.5, height - 30, "now", on=True, layer="front")
+    reading = Shape("reading", "text", LEFT, 13, look="number", anchor="middle", on=True, layer="front")
     done = {lane.number: lane.verdict(plain) for lane in lanes}
     shapes += [now, reading, *(s for lane in lanes for part in lane.parts for s in part)]
     shapes += [shape for verdict in done.values() for shape in verdict]

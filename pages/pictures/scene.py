@@ -19,7 +19,8 @@ class Shape:
 
     look: words the style sheet knows (fate, role); hue: a method key or "". label is drawn inside a rect, note at its
     right end, mark in its corner. about, bars: what the reader is told when pointing at it, and the name of a chart.
-    `on`: visible before the first frame. front: it stays above what comes later, and moves all the time.
+    `on`: visible before the first frame. layer: `front` stays above what comes later and moves all the time; `margin`
+    stays at the left edge when the picture is scrolled sideways, as on a phone.
     """
 
     id: str
@@ -39,7 +40,7 @@ class Shape:
     bars: str = ""
     anchor: Literal["start", "middle", "end"] = "start"
     on: bool = False
-    front: bool = False
+    layer: Literal["", "front", "margin"] = ""
 
 
 @dataclass

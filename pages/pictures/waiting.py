@@ -309,7 +309,7 @@ class Waiting:
         return [*shapes, unit]
 
     def scene(self) -> Scene:
-        now = Shape("now", "rect", LEFT, TOP + 20, 2, self.foot - TOP - 20, "now", front=True)
+        now = Shape("now", "rect", LEFT, TOP + 20, 2, self.foot - TOP - 20, "now", layer="front")
         self.shapes.append(now)
         ground = self.show(*self.axis(), *(shape for lane in self.lanes for shape in lane.ground()))
         self.frame("begin", ground, self.values(), 0.0)

@@ -220,6 +220,24 @@ def test_a_phone_can_tap_through(window: Visit) -> None:
         assert min(box["width"], box["height"]) >= 44
 
 
+def test_on_a_phone_the_names_of_the_lanes_stay_when_the_race_is_scrolled(window: Visit) -> None:
+    page = window("race?lang=en", viewport={"width": 390, "height": 780}, reduced_motion="reduce")
+    page.locator(".stage .last").click()
+    view, bar = page.locator(".stage .view"), page.locator(".scene .over .time").first
+    before = bar.bounding_box()["x"]
+    view.evaluate("(view) => view.scrollTo(view.scrollWidth, 0)")
+    page.locator(".scene .margin.slid").wait_for(state="attached")
+    assert bar.bounding_box()["x"] < before
+    titles = page.locator(".scene .margin .title").all()
+    assert len(titles) == 7
+    for title in titles:
+        box = title.bounding_box()
+        assert 0 <= box["x"] - view.bounding_box()["x"] < 2
+    view.evaluate("(view) => view.scrollTo(0, 0)")
+    page.locator(".scene .margin:not(.slid)").wait_for(state="attached")
+    assert 0 <= titles[0].bounding_box()["x"] - view.bounding_box()["x"] < 2
+
+
 def test_presenting_shows_the_picture_and_obeys_a_clicker(window: Visit) -> None:
     page = window(f"{STEP}&at=0&present=1")
     assert not page.get_by_role("link", name="Race").first.is_visible()
