@@ -16,11 +16,21 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from models import files, formats, found
+from models import files, formats, found, layers
 from models.decoder import DecoderConfig, read_rope
 from models.formats import FormatError
 from models.heads import DFlashConfig, DFlashHead, Eagle3Head, EagleHead, new_cache
-from models.layers import MLP, RMSNorm, Rope, additive, default_inv_freq, rotate, speed_up
+from models.layers import (
+    MLP,
+    IntelPacked,
+    Packed,
+    RMSNorm,
+    Rope,
+    additive,
+    default_inv_freq,
+    rotate,
+    speed_up,
+)
 from models.load import Model, Network, load_network, load_target, share
 from models.tokenizer import Tokenizer
 from spec_core import methods
@@ -113,6 +123,26 @@ def test_few_rows_and_many_give_the_same_and_nothing_lies_in_memory_twice() -> N
         assert torch.allclose(layer(x[:, :rows]), want[:, :rows], atol=1e-5)
     whole = layer.gate_up.plain.untyped_storage().data_ptr()
     assert {part.weight.untyped_storage().data_ptr() for part in (layer.gate_proj, layer.up_proj)} == {whole}
+
+
+@pytest.mark.parametrize("kind", [Packed, IntelPacked])
+@pytest.mark.parametrize("shape", [(960, 576), (33, 20), (5000, 64)])
+def test_a_packed_weight_serves_any_number_of_rows(kind: type[Packed], shape: tuple[int, int]) -> None:
+    """On any processor that has the kernel: only which of the two is quicker depends on it."""
+    torch.manual_seed(0)
+    weight, bias = torch.randn(shape), torch.randn(shape[0])
+    packed = kind(weight, bias)
+    assert packed.agrees()
+    for rows in [*range(1, 30), 63, 64, 65, 130]:
+        x = torch.randn(2, rows, shape[1])[1:]
+        assert torch.allclose(packed(x), x @ weight.T + bias, rtol=1e-4, atol=1e-3)
+        assert packed(x).shape == (1, rows, shape[0])
+
+
+def test_a_kernel_that_errs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Packed, "product", lambda self, x, rows: x @ self.plain.T + 1)
+    monkeypatch.setattr(layers, "on_intel", lambda: False)
+    assert layers.pack(torch.randn(8, 8)) is None
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-6, 1.0, 3e4])
