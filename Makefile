@@ -64,7 +64,7 @@ screenshots:
 	$(BIN)/python -m tests.browser.shots
 
 # The static site: lessons, races and steps as plain files; APP=https://… links to a running app.
-site:
+site: setup
 	@rm -rf build/site
 	@$(BIN)/python -m pages.parts.site $(if $(APP),--app $(APP))
 

@@ -12,6 +12,7 @@ from pages.parts.text import choose_language, t
 ASSETS = Path(__file__).parent / "assets"
 
 st.set_page_config(page_title="DraftScope", page_icon=str(ASSETS / "icon.svg"), layout="wide")
+lecture.abide()
 st.html(ASSETS / "page.css")
 if st.query_params.get("present") == "1":
     st.html(ASSETS / "present.css")

@@ -33,7 +33,7 @@ export class Stage {
     this.panel = make("div", { class: "panel" });
     this.headline = make("div", { class: "headline" });
     this.say = make("p", { class: "say", role: "status", "aria-live": "polite" });
-    this.facts = make("div", { class: "facts" });
+    this.facts = make("div", { class: "facts", "aria-live": "polite" });
     this.narration = new Narration({ turn: (direction) => this.turn(direction), light: (name) => this.light(name) });
     this.panel.append(this.narration.root, this.headline, this.say, this.facts);
     this.bar = make("div", { class: "bar", role: "toolbar" });
@@ -93,6 +93,8 @@ export class Stage {
   key(event) {
     if (event.target === this.scrub && event.key.startsWith("Arrow")) return;
     if (event.target === this.pace || event.target === this.keepName) return;
+    if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own
+    if (event.key === "," || event.key === ".") return this.look(event.key === "." ? 1 : -1);
     const move = keyMove(event.key, this.scene, this.position);
     const space = event.key === " " && event.target.tagName !== "BUTTON";
     if (move === null && !space) return;
@@ -126,7 +128,8 @@ export class Stage {
     const moves = fresh && data.autoplay && !still();
     this.show(moves ? 0 : place, fresh ? undefined : this.line); // an untouched page shows how it moves: from the start to where it is to rest
     if (moves) this.play(place || this.lines[this.line + 1]?.frame);
-    if (fresh && data.present) this.root.focus({ preventScroll: true }); // a clicker's keys go where the focus is
+    const free = document.activeElement === document.body; // of several pictures the first takes the focus
+    if (fresh && data.present && free) this.root.focus({ preventScroll: true }); // a clicker's keys go where the focus is
   }
 
   load(data) {
@@ -331,6 +334,20 @@ export class Stage {
     for (const [name, node] of this.drawn) node.classList.toggle("pinned", name === this.pinned);
     this.explain(this.pinned);
     this.send("selected", this.pinned ?? "");
+  }
+
+  // The next or earlier shape that has something to say is pinned: what pointing does, by keyboard.
+  look(direction) {
+    const ids = this.scene.shapes.map((shape) => shape.id).filter((id) => this.drawn.has(id) && this.tells(id));
+    if (!ids.length) return;
+    const at = ids.indexOf(this.pinned);
+    const next = at < 0 ? (direction > 0 ? 0 : ids.length - 1) : (at + direction + ids.length) % ids.length;
+    this.pin(ids[next]);
+  }
+
+  tells(id) {
+    const shape = this.drawn.get(id).now;
+    return Boolean(shape.about || shape.bars);
   }
 
   lights(shape) {

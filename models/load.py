@@ -88,7 +88,7 @@ class Network:
     @property
     def words(self) -> frozenset[int] | None:
         """The target's ids it can guess; None where that is all of them."""
-        if not isinstance(self.module, Eagle3Head):
+        if isinstance(self.module, EagleHead) or self.module.d2t is None:
             return None
         rows = torch.arange(self.head_rows, device=self.module.d2t.device)
         return frozenset(self.module.to_target(rows).tolist())

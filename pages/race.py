@@ -3,7 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.parts import cards, choice, entry, handout, lecture, live, runs, scenes
+from pages.parts import cards, choice, entry, handout, lecture, live, moment, runs, scenes
 from pages.parts.address import keep, recall
 from pages.parts.stage import stage
 from pages.parts.state import desk
@@ -40,7 +40,10 @@ if chosen:
     keys = [trace.header.method.key for trace in chosen.traces]
     over = not desk().todo
     last = len(scene.frames) - 1
-    place = stage(scene, keys, key=f"race-{chosen.key}-{clock}", position=last, autoplay=over, wide=True)
+    key = f"race-{chosen.key}-{clock}"
+    opened = moment.opening(key, scene, last)
+    place = stage(scene, keys, key, opened.position, autoplay=over and not opened.asked, wide=True)
+    moment.remember(place, scene)
     st.caption(t(f"clock.{clock}.about"))
     shown = handout.Shown("race", t("race.title"), chosen.traces, scene, min(place, last), chosen.origin, wide=True)
     handout.offer(shown, cards.numbers_table(chosen.traces))

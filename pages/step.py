@@ -20,6 +20,7 @@ if chosen:
     scene = scenes.step(trace)
     opened = moment.opening(trace.header.id, scene, moment.resting(scene))
     key = f"step-{trace.header.id}"
+    cards.asked(trace)
     position = stage(scene, [trace.header.method.key], key, opened.position, autoplay=not opened.asked)
     moment.remember(position, scene)
     place = min(position, len(scene.frames) - 1)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 
 import msgspec
 import torch
@@ -30,7 +30,7 @@ from spec_core.trace import (
     accepted_by_depth,
     difference,
     ids,
-    tau,
+    mean_tau,
     time_split,
     tokens_per_second,
 )
@@ -99,17 +99,17 @@ def departures(bench: Bench) -> list[Departure]:
 
 def tau_by_set(questions: Sequence[Question], traces: Sequence[Trace]) -> dict[str, float]:
     pairs = list(zip(questions, traces, strict=True))
-    return {name: mean(tau(t) for q, t in pairs if q.set == name) for name in dict.fromkeys(q.set for q in questions)}
+    return {name: mean_tau(t for q, t in pairs if q.set == name) for name in dict.fromkeys(q.set for q in questions)}
 
 
 def figures(bench: Bench, key: str, real: Sequence[Departure]) -> Figures:
     traces, published = bench.traces[key, "this device"], bench.traces[key, "published"]
     wrong = sum(1 for one in real if one.method == key and one.preset == "this device")
     return Figures(
-        tau=mean(map(tau, traces)),
-        tau_published=mean(map(tau, published)),
+        tau=mean_tau(traces),
+        tau_published=mean_tau(published),
         tau_published_by_set=tau_by_set(bench.questions, published),
-        tokens_per_second=median(map(tokens_per_second, traces)),
+        tokens_per_second=median([speed for trace in traces if (speed := tokens_per_second(trace))] or [0.0]),
         speedup=speedup(traces, bench.plain()),
         identical=None if bench.sampling.temperature else len(traces) - wrong,
         prompts=len(traces),
@@ -148,7 +148,7 @@ def settings(ready: Sequence[Ready], given: Mapping[str, Knobs], base: Preset) -
     found: dict[tuple[str, Preset], Knobs] = {}
     for one in ready:
         method = one.method
-        found[method.key, "published"] = preset(method, "published")
+        found[method.key, "published"] = one.published
         found[method.key, "this device"] = method.settle({**preset(method, base), **given.get(method.key, {})})
     return found
 

@@ -12,15 +12,13 @@ import torch
 from models import catalog, found
 from models.catalog import Offer, Pair
 from models.decoder import ConfigError
-from models.heads import DFlashHead
 from models.load import Model, load_target, pick_device, pick_dtype, resolve
 from models.memory import ROOM, copies, free_bytes
 from spec_core.command import Parser, Ready, get_ready, guarded
-from spec_core.contract import Knobs
 from spec_core.methods import discover, yardstick
 from spec_core.report import NEAR_TIE
 from spec_core.run import RequestError, chat_prompt, peak_memory_mb
-from spec_core.trace import Prompt, Sampling, Trace, accepted_by_depth, difference, tau, tokens_per_second
+from spec_core.trace import Prompt, Sampling, Trace, accepted_by_depth, difference, mean_tau, tokens_per_second
 
 TOKENS = 32
 QUESTIONS = (
@@ -75,15 +73,8 @@ def fetch(pair: Pair) -> None:
 # Trying.
 
 
-def knobs_for(one: Ready) -> Knobs:
-    """The published tree or block; a DFlash drafter's own block, where it was trained with another than the usual."""
-    head = one.network.module if one.network else None
-    names = {knob.name for knob in one.method.knobs}
-    return {"block": head.config.block_size} if isinstance(head, DFlashHead) and "block" in names else {}
-
-
 def decodes(model: Model, one: Ready, prompts: Sequence[Prompt], tokens: int) -> list[Trace]:
-    return [one.decode(model, prompt, knobs_for(one), Sampling(), tokens) for prompt in prompts]
+    return [one.decode(model, prompt, one.published, Sampling(), tokens) for prompt in prompts]
 
 
 def departures(traces: Sequence[Trace], plain: Sequence[Trace]) -> tuple[bool, str]:
@@ -122,7 +113,7 @@ def verdict(model: Model, one: Ready, prompts: Sequence[Prompt], plain: Sequence
         return False, f"fails: {' '.join(str(error).split())}"
     same, text = departures(traces, plain)
     well, slots = wiring(traces, catalog.offer_of(one.network.id) if one.network else None)
-    mean = sum(map(tau, traces)) / len(traces)
+    mean = mean_tau(traces)
     speed = sum(map(tokens_per_second, traces)) / len(traces)
     return same and well, f"{text}, tau {mean:.2f}, {speed:.1f} tokens/s" + (f"; {slots}" if slots else "")
 

@@ -12,7 +12,7 @@ from models.load import Model, Network
 from spec_core.contract import KnobError, Knobs, Method
 from spec_core.methods import discover, find
 from spec_core.prompts import PromptFileError
-from spec_core.run import Request, RequestError, collect, network_for, run
+from spec_core.run import Request, RequestError, as_trained, collect, network_for, run
 from spec_core.trace import KnobValue, Prompt, Sampling, Trace, TraceError
 
 EXPECTED = (ConfigError, FetchError, KnobError, RequestError, PromptFileError, TraceError, OSError, UnicodeDecodeError)
@@ -77,6 +77,11 @@ class Ready:
 
     method: Method
     network: Network | None
+
+    @property
+    def published(self) -> dict[str, KnobValue]:
+        """The paper's knobs, with these weights' own where they were trained with others."""
+        return self.method.settle(as_trained(self.method, self.network))
 
     def decode(self, model: Model, prompt: Prompt, knobs: Knobs, sampling: Sampling, tokens: int) -> Trace:
         """One whole run, in memory."""

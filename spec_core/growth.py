@@ -18,6 +18,7 @@ from spec_core.trace import DraftTree, Losers, Sampling, tidy
 from spec_core.tree import chain, losers
 from spec_core.verify import draw, law
 
+CHUNK = 512  # rows of a prompt per pass: bounds the mask, changes no result
 CHAIN_LOOK = 10  # candidates ranked at each place of a chain, to show what lost
 
 
@@ -61,11 +62,13 @@ class Sprout:
         """The n candidates of highest total, best first; equal ones keep their order."""
         return sorted(among, key=lambda i: -self.total[i])[:n]
 
-    def finish(self, kept: Sequence[int]) -> DraftTree:
+    def finish(self, kept: Sequence[int], clock: Clock) -> DraftTree:
         """Kept and expanded candidates become nodes, in order; every other one is a loser at its parent."""
         shown = sorted({*kept, *(i for i in self.expanded if i >= 0)})
         node = {-1: 0} | {candidate: i for i, candidate in enumerate(shown, 1)}
         alive, grown = set(kept), set(self.expanded)
+        with clock.measure("record"):
+            others = self.lost(node)
         return DraftTree(
             tokens=[self.root, *(self.tokens[i] for i in shown)],
             parents=[-1, *(node[self.parents[i]] for i in shown)],
@@ -73,7 +76,7 @@ class Sprout:
             probs=[1.0, *(tidy(math.exp(self.own[i])) for i in shown)],
             beam=[True, *(i in grown for i in shown)],
             kept=[0, *(node[i] for i in shown if i in alive)],
-            others=self.lost(node),
+            others=others,
         )
 
     def lost(self, node: dict[int, int]) -> list[Losers]:
@@ -122,9 +125,10 @@ class FeatureDrafter:
         features = torch.cat(self.features)
         positions = list(range(self.cache.length, self.cache.length + len(successors)))
         self.waiting, self.features = [], []
+        out = features
         with clock.measure("draft", len(successors), 1):
-            rows = self.head.fuse(features[None])
-            out = self.run(successors, rows, positions, None)
+            for part in (slice(i, i + CHUNK) for i in range(0, len(successors), CHUNK)):
+                out = self.run(successors[part], self.head.fuse(features[None, part]), positions[part], None)
         return out[-1:]
 
     def run(self, tokens: list[int], hidden: Tensor, positions: list[int], mask: Tensor | None) -> Tensor:
@@ -192,7 +196,7 @@ def grow_dynamic(nodes: int, depth: int, top_k: int) -> Grow:
             above = [place[sprout.parents[i]] for i in beam]
             out = out[above]
         kept = sprout.best(range(len(sprout.tokens)), nodes)
-        return Draft(sprout.finish(kept))
+        return Draft(sprout.finish(kept, clock))
 
     return grow
 
@@ -224,7 +228,7 @@ def grow_static(paths: Sequence[Sequence[int]], top_k: int) -> Grow:
             rows = {path: row for row, path in enumerate(beam)}
             width = len(grown) // len(beam)
             first |= {path: grown[0] + width * row for path, row in rows.items()}
-        return Draft(sprout.finish(list(kept.values())))
+        return Draft(sprout.finish(list(kept.values()), clock))
 
     return grow
 
@@ -234,7 +238,7 @@ def grow_chain(depth: int, sampling: Sampling | None = None) -> Grow:
 
     A drawn chain brings its q rows along and is verified with `reject`; an argmax chain is verified with `match`.
     """
-    sampled = sampling is not None and sampling.temperature > 0
+    drawn = sampling if sampling is not None and sampling.temperature > 0 else None
 
     def grow(drafter: FeatureDrafter, root: int, hidden: Tensor, rng: torch.Generator, clock: Clock) -> Draft:
         tokens, probs, others, rows, mask = [], [], [], [], None
@@ -244,18 +248,25 @@ def grow_chain(depth: int, sampling: Sampling | None = None) -> Grow:
                 mask = sight(mask, [0], hidden.device)
                 with clock.measure("draft", 1, 1):
                     out = drafter.level([tokens[-1]], out, level - 1, mask)
-            q = law(drafter.law(out, clock)[0], sampling if sampled and sampling else Sampling())
-            best = q.topk(min(CHAIN_LOOK, len(q)))
-            index = draw(q, rng) if sampled else int(best.indices[0])
-            token = int(drafter.head.to_target(torch.tensor(index, device=q.device)))
-            others.append(losers(level, drafter.head.to_target(best.indices).tolist(), best.values.tolist(), {token}))
-            tokens.append(token)
-            probs.append(float(q[index]))
-            rows.append(spread(q, drafter))
+            logits = drafter.law(out, clock)[0]
+            q = law(logits, drawn) if drawn else None
+            index = int(logits.argmax()) if q is None else draw(q, rng)
+            tokens.append(int(drafter.head.to_target(torch.tensor(index, device=logits.device))))
+            rows += [spread(q, drafter)] if q is not None else []
+            with clock.measure("record"):
+                seen = law(logits, Sampling()) if q is None else q
+                probs.append(float(seen[index]))
+                others.append(ranked(level, seen, tokens[-1], drafter))
         tree = chain(root, tokens, probs, range(depth), others)
-        return Draft(tree, rows if sampled else None)
+        return Draft(tree, rows if drawn else None)
 
     return grow
+
+
+def ranked(level: int, q: Tensor, token: int, drafter: FeatureDrafter) -> Losers:
+    """What lost at one place of a chain."""
+    best = q.topk(min(CHAIN_LOOK, len(q)))
+    return losers(level, drafter.head.to_target(best.indices).tolist(), best.values.tolist(), {token})
 
 
 def spread(q: Tensor, drafter: FeatureDrafter) -> Tensor:

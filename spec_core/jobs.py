@@ -170,7 +170,7 @@ class Jobs:
             raise Full("Too many runs in a short time.", "rate", {"most": limits.often, "wait": wait})
         if any(isinstance(spec, Spec) and spec.budget > limits.tokens for spec in specs):
             raise Full(f"A run may have {limits.tokens} tokens at most.", "budget", {"most": limits.tokens})
-        self.asked = {who: times for who, times in self.asked.items() if times[-1] > now - limits.span}
+        self.asked = {who: times for who, times in self.asked.items() if times and times[-1] > now - limits.span}
         self.asked[owner] = [*recent, *[now] * len(specs)]
 
     def find(self, id: str) -> Job:

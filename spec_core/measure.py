@@ -21,6 +21,7 @@ from torch import Tensor
 
 from models.cache import KVCache
 from models.heads import new_cache
+from models.layers import Linear
 from models.load import Model, Network, load_network, load_target
 from models.shapes import SHAPES, load_shape, random_network
 from spec_core.command import Parser, guarded, say
@@ -188,9 +189,9 @@ def draft_work(subject: Subject, method: Method, form: Curve, length: int, cache
     return Work(Task(form.form, length, context, method.key, form.layers), do)
 
 
-def head_works(model: Model, head: Callable[[Tensor], Tensor], words: int, length: int) -> list[Work]:
+def head_works(model: Model, head: Linear, words: int, length: int) -> list[Work]:
     """One LM head: once for each of `length` tokens, and once for all of them."""
-    rows = noise(model, length, model.decoder.config.hidden)
+    rows = noise(model, length, head.in_features)
     singles = [row[None] for row in rows]
 
     def calls(clock: Clock) -> int:
@@ -226,10 +227,10 @@ def target_work(model: Model, rows: int, cache: KVCache) -> Work:
     return Work(Task("target", rows, context), do)
 
 
-def heads_of(subject: Subject) -> dict[int, Callable[[Tensor], Tensor]]:
+def heads_of(subject: Subject) -> dict[int, Linear]:
     """Every LM head that a drafter reads its guesses off, by the words it knows."""
     full = subject.model.decoder
-    found: dict[int, Callable[[Tensor], Tensor]] = {}
+    found: dict[int, Linear] = {}
     for network in subject.networks.values():
         own = getattr(network.module, "lm_head", None)  # most read theirs off the target's
         found[network.head_rows or full.config.vocab] = own or full.lm_head

@@ -5,6 +5,7 @@ A later line about the same task replaces the earlier one, so a measurement can 
 
 import gzip
 import math
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -182,7 +183,7 @@ def load(path: Path) -> Measurement:
     """Read a measurement file, plain or gzipped."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path.name} cannot be read: {error}.", "packed") from error
     return read(raw.splitlines(keepends=True))
 

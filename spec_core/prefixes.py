@@ -48,7 +48,8 @@ class PrefixDrafter(BlockDrafter):
         self.nodes = nodes
 
     def shape(self, root: int, outputs: list[Tensor], logits: Tensor, clock: Clock) -> DraftTree:
-        best = torch.log_softmax(logits, dim=-1).topk(min(LOOK, logits.shape[-1]), dim=-1)
+        enough = min(max(self.nodes, LOOK), logits.shape[-1])  # the tree may be all children of the root
+        best = torch.log_softmax(logits, dim=-1).topk(enough, dim=-1)
         tokens, scores = self.head.to_target(best.indices).tolist(), best.values.tolist()
         found = likeliest(scores, self.nodes)
         with clock.measure("record"):
@@ -71,4 +72,7 @@ def lost(found: Sequence[Prefix], tokens: list[list[int]], probs: list[list[floa
     below: dict[int, tuple[int, set[int]]] = {}
     for parent, slot, rank in found:
         below.setdefault(parent, (slot, set()))[1].add(tokens[slot][rank])
-    return [losers(node, tokens[slot], probs[slot], drafted) for node, (slot, drafted) in sorted(below.items())]
+    return [
+        losers(node, tokens[slot][:LOOK], probs[slot][:LOOK], drafted)
+        for node, (slot, drafted) in sorted(below.items())
+    ]

@@ -52,8 +52,10 @@ def write(
     path: Path = FILE,
     tried: Sequence[Tried] = (),
 ) -> None:
-    """Put newly measured knobs into the file. Methods that were not measured now keep theirs."""
-    old = read(path) if path.exists() else Measured(device, date, {})
+    """Put newly measured knobs into the file. Methods that were not measured now keep theirs, if from this device."""
+    empty = Measured(device, date, {})
+    old = read(path) if path.exists() else empty
+    old = old if old.device == device else empty
     knobs = old.presets | {key: dict(knobs) for key, knobs in found.items()}
     kept = [one for one in old.tried if one.method not in found]
     raw = msgspec.json.encode(Measured(device, date, dict(sorted(knobs.items())), [*kept, *tried]))

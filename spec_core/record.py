@@ -36,7 +36,7 @@ class Recorder:
 
     def knobs(self, one: Ready, name: Preset) -> dict[str, KnobValue]:
         """The preset, with whatever makes a recording richer at no cost that counts."""
-        return {**preset(one.method, name), **one.method.recorded}
+        return {**(one.published if name == "published" else preset(one.method, name)), **one.method.recorded}
 
     def warm_up(self, prompt: Prompt) -> None:
         for one in self.ready:
@@ -58,7 +58,7 @@ class Recorder:
         """The drafters' runs once more with drawn tokens, for what acceptance owes to temperature."""
         prompt = chat_prompt(self.model, question.text)
         for one in (one for one in self.ready if one.method.network):
-            trace = one.decode(self.model, prompt, preset(one.method, "published"), WARMTH, self.tokens)
+            trace = one.decode(self.model, prompt, one.published, WARMTH, self.tokens)
             yield from self.write(trace, f"{question.key}.{one.method.key}.{WARM}.jsonl.gz")
 
     def record_drawn(self, question: Question) -> Iterator[str]:

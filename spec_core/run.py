@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import torch
 
+from models.heads import DFlashHead
 from models.load import Model, Network, load_network
 from spec_core.contract import Clock, Method
 from spec_core.decode import Plan, decode, named
@@ -33,6 +34,9 @@ Part = Header | Step | End
 
 class RequestError(Refusal):
     """A run that cannot start; the message says what to change."""
+
+
+COLDEST = 1e-3  # the lowest temperature that is not greedy
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,15 @@ def plan(model: Model, request: Request) -> Plan:
         raise RequestError(f"The prompt holds a token the target does not know: ids run from 0 to {vocab - 1}.")
     if request.budget < 1:
         raise RequestError("Ask for at least one new token.")
-    if request.sampling.temperature < 0 or not 0 < request.sampling.top_p <= 1:
-        raise RequestError("temperature must be 0 or more, and top-p above 0 and at most 1.")
+    check_sampling(request.sampling)
     return Plan(ids, request.budget, limit, model.stops, request.sampling)
+
+
+def check_sampling(sampling: Sampling) -> None:
+    """Logits divided by less than `COLDEST` leave what numbers can hold."""
+    warm = COLDEST <= sampling.temperature < float("inf")
+    if not (sampling.temperature == 0 or warm) or not 0 < sampling.top_p <= 1:
+        raise RequestError(f"temperature must be 0 or from {COLDEST} on, and top-p above 0 and at most 1.")
 
 
 def check_length(ids: list[int], limit: int) -> None:
@@ -106,6 +116,13 @@ def check_kind(method: Method, network: Network | None) -> None:
         raise RequestError(
             f"{method.title} {wanted}, and was given {have or 'none'}.", "weights", {"have": have or "–"}
         )
+
+
+def as_trained(method: Method, network: Network | None) -> dict[str, KnobValue]:
+    """The knobs that weights prescribe: a block of another length than they were made for is filled differently."""
+    head = network.module if network else None
+    names = {knob.name for knob in method.knobs}
+    return {"block": head.config.block_size} if isinstance(head, DFlashHead) and "block" in names else {}
 
 
 def run(

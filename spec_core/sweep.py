@@ -13,7 +13,7 @@ from spec_core.presets import FILE, Tried, write
 from spec_core.prompts import Question, sample
 from spec_core.report import speedup
 from spec_core.run import chat_prompt
-from spec_core.trace import Prompt, Sampling, Trace, tau, tidy, tokens_per_second
+from spec_core.trace import Prompt, Sampling, Trace, mean_tau, tidy, tokens_per_second
 
 PROMPTS, TOKENS, WARM_UP = 3, 32, 4
 
@@ -45,7 +45,7 @@ def candidates(model: Model, one: Ready, prompts: Sequence[Prompt]) -> list[Trie
             one.method.key,
             dict(knobs),
             max(len(step.draft.kept) for trace in traces for step in trace.steps) - 1,
-            tidy(sum(map(tau, traces)) / len(traces)),
+            tidy(mean_tau(traces)),
             tidy(median(map(tokens_per_second, traces))),
             tidy(speedup(traces, plain)),
         )

@@ -14,8 +14,9 @@ from typing import TextIO
 
 from models.load import Model, Network, load_network, load_target
 from spec_core.command import Parser, guarded, knob
+from spec_core.contract import Method
 from spec_core.methods import find
-from spec_core.run import Part, Request, chat_prompt, network_for, raw_prompt, run
+from spec_core.run import Part, Request, as_trained, chat_prompt, network_for, raw_prompt, run
 from spec_core.trace import (
     End,
     Header,
@@ -148,20 +149,21 @@ def arguments() -> Parser:
     return parser
 
 
-def network_of(model: Model, request: Request, drafter: str | None) -> Network | None:
-    return load_network(model, drafter) if drafter else network_for(model, request.method)
+def network_of(model: Model, method: Method, drafter: str | None) -> Network | None:
+    return load_network(model, drafter) if drafter else network_for(model, method)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments().parse_args(argv)
     method = find(args.method)
-    knobs = method.settle(dict(map(knob, args.knob)))
+    given = dict(map(knob, args.knob))
+    method.settle(given)  # what is wrong is said before anything is loaded
     text = sys.stdin.read() if args.prompt == "-" else args.prompt
     model = load_target(args.target, args.device)
     prompt = (raw_prompt if args.raw else chat_prompt)(model, text)
     sampling = Sampling(args.temperature, args.top_p, args.seed)
-    request = Request(method, prompt, knobs, sampling, args.tokens)
-    network = network_of(model, request, args.drafter)
+    network = network_of(model, method, args.drafter)
+    request = Request(method, prompt, as_trained(method, network) | given, sampling, args.tokens)
     writer = Writer(sys.stdout, sys.stdout.isatty() and "NO_COLOR" not in environ)
     with calling_off() as asked:
         parts = run(model, network, request, lambda: bool(asked))

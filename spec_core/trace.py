@@ -5,6 +5,7 @@ Everything drawn, counted, saved or shared is made from these types: a recorded 
 
 import gzip
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -343,7 +344,7 @@ def load(path: Path | str) -> Trace:
     path = Path(path)
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path.name} cannot be read: {error}.", "packed") from error
     return read(raw.splitlines(keepends=True))
 
@@ -411,19 +412,38 @@ def tau(trace: Trace) -> float:
     return sum(sizes) / len(sizes) if sizes else 0.0
 
 
+def mean_tau(traces: Iterable[Trace]) -> float:
+    """τ over several prompts; one answered by its first token took no step, and has none. 0 if no prompt took one."""
+    found = [tau(trace) for trace in traces if len(trace.steps) > 1]
+    return sum(found) / len(found) if found else 0.0
+
+
 def accepted(step: Step) -> int:
     """Drafted tokens of this step that entered the text."""
     return min(len(step.verdict.path) - 1, len(step.committed))
 
 
-def accepted_by_depth(traces: Iterable[Trace]) -> list[DepthCount]:
-    """P(depth d accepted | depth d - 1 accepted) as counts; tokens behind a stop or the budget are not counted."""
+def offered(step: Step) -> int:
+    """Drafted tokens that a verdict came to: those it took, and one more if guesses hung below the last of them."""
+    done, draft = accepted(step), step.draft
+    if len(step.committed) <= done:
+        return done  # a stop or the budget came first
+    return done + any(draft.parents[node] == step.verdict.path[done] for node in draft.kept)
+
+
+def accepted_by_depth(traces: Iterable[Trace], dead_ends: bool = False) -> list[DepthCount]:
+    """P(depth d accepted | depth d - 1 accepted) as counts; tokens behind a stop or the budget are not counted.
+
+    A branch that a tree grew no deeper was not asked. With `dead_ends` it counts as refused as long as the tree has
+    that depth elsewhere: the product of those rates is then the chance to come so deep at all.
+    """
     tested: dict[int, int] = {}
     held: dict[int, int] = {}
     for step in (step for trace in traces for step in trace.steps[1:]):
-        done, levels = accepted(step), depths(step.draft)
-        offered = max(levels[k] for k in step.draft.kept)
-        reached = min(done + 1, offered) if len(step.committed) > done else done
+        done, reached = accepted(step), offered(step)
+        if dead_ends and reached == done < len(step.committed):
+            levels = depths(step.draft)
+            reached = min(done + 1, max(levels[node] for node in step.draft.kept))
         for depth in range(1, reached + 1):
             tested[depth] = tested.get(depth, 0) + 1
             held[depth] = held.get(depth, 0) + (depth <= done)
@@ -439,6 +459,30 @@ def tokens_per_second(trace: Trace) -> float:
     """Decode speed: tokens of the steps after the prefill per second of those steps. 0 if none ran."""
     ms = decode_ms(trace)
     return 1000 * sum(len(s.committed) for s in trace.steps[1:]) / ms if ms else 0.0
+
+
+def rows(trace: Trace) -> int:
+    """Most rows the target was ever asked to score in one decode step; 1 where nothing was drafted."""
+    return max((len(step.draft.kept) for step in trace.steps[1:]), default=1)
+
+
+def same_question(a: Trace, b: Trace) -> bool:
+    """Only runs of one target on one device, asked the same, are measured against each other."""
+    return question(a) == question(b)
+
+
+def question(trace: Trace) -> list[object]:
+    head = trace.header
+    return [head.prompt.ids, head.sampling, head.target.hash, head.device, head.dtype]
+
+
+def baseline(traces: Sequence[Trace], trace: Trace) -> Trace | None:
+    """The run among `traces` of a method that drafts nothing, on the same question.
+
+    A drafter that never found anything to draft has knobs all the same.
+    """
+    plain = (t for t in traces if not t.header.knobs and rows(t) == 1 and len(t.steps) > 1)
+    return next((t for t in plain if same_question(t, trace)), None)
 
 
 def comparable(*traces: Trace) -> bool:

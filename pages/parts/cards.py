@@ -15,8 +15,20 @@ from pages.parts.paper import blank
 from pages.parts.state import Origin
 from pages.parts.text import Value, t, t_or
 from pages.parts.tokens import text_html
-from spec_core.trace import Card, DepthCount, Trace, accepted_by_depth, comparable, ids, tau, tokens_per_second
+from spec_core.trace import (
+    Card,
+    DepthCount,
+    Trace,
+    accepted_by_depth,
+    baseline,
+    comparable,
+    ids,
+    rows,
+    tau,
+    tokens_per_second,
+)
 
+ASKED = 150  # letters of a prompt that are always in sight
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
 FONT = "'Source Sans', 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
@@ -58,16 +70,20 @@ def growing(trace: Trace, bar: DeltaGenerator, view: DeltaGenerator, label: Mapp
 
 
 def asked(trace: Trace) -> None:
-    """The prompt: two lines of it at most, all of it under the pointer."""
-    text = html.escape(trace.header.prompt.text)
-    st.html(f'<p class="ds-asked" title="{text}">{text}</p>')
+    """The prompt; a long one folded to its beginning, which opens to all of it."""
+    text = trace.header.prompt.text.strip()
+    first = text[:ASKED].rsplit(None, 1)[0] if len(text) > ASKED else text
+    whole = html.escape(text).replace("\n", "<br>")
+    shown = f"<summary>{html.escape(first)} …</summary>{whole}" if first != text else whole
+    kind = "p" if first == text else "details"
+    st.html(f'<{kind} class="ds-asked">{shown}</{kind}>')
 
 
 def draw(traces: Sequence[Trace], origin: Origin) -> None:
     """The scores on one scale, the texts, the chart, and everything once more as tables and files."""
     st.html(scores(traces, origin) + legend())
     for trace in traces:
-        st.html(card_html(trace, facts.baseline(traces, trace), origin))
+        st.html(card_html(trace, baseline(traces, trace), origin))
     draw_depths(traces)
     with fold("table.runs") as part:
         if part.open:
@@ -97,7 +113,7 @@ def scores(traces: Sequence[Trace], origin: Origin) -> str:
     slowest = max(map(facts.ms_per_token, traces)) or 1.0
     names = ("table.method", "score.bar", "number.speed", "number.tau", "number.tps", "number.steps", "table.proof")
     head = "".join(f'<th scope="col">{say(name)}</th>' for name in names)
-    body = "".join(score_row(trace, facts.baseline(traces, trace), slowest) for trace in traces)
+    body = "".join(score_row(trace, baseline(traces, trace), slowest) for trace in traces)
     seen = dict.fromkeys(badge(trace, origin) for trace in traces)
     style = variables(traces[0].header.method)
     return (
@@ -170,7 +186,7 @@ def remarks(trace: Trace, plain: Trace | None) -> list[tuple[str, str]]:
     """What must be said about a run, each with its look: proof, why it lost, what makes its numbers doubtful."""
     said = [proof_text(facts.proof(trace, plain))]
     if plain and (slow := facts.slowness(trace, plain)):
-        said.append(("note", slow_text(slow, facts.rows(trace))))
+        said.append(("note", slow_text(slow, rows(trace))))
     if trace.end and trace.end.reason == "cancelled":
         said.append(("note", t("note.cancelled")))
     if trace.header.contended:
@@ -247,7 +263,7 @@ def chart_layout(deepest: int) -> dict[str, object]:
 
 
 def numbers_table(traces: Sequence[Trace]) -> list[dict[str, str]]:
-    return [numbers_row(trace, facts.baseline(traces, trace)) for trace in traces]
+    return [numbers_row(trace, baseline(traces, trace)) for trace in traces]
 
 
 def numbers_row(trace: Trace, plain: Trace | None) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Do draws follow the target's law? The recorded experiment, and one to be made here: a rule, two laws, many draws."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -77,18 +77,31 @@ def choose_spot(found: Experiment) -> Spot:
         st.caption(t("draws.only", {"text": excerpt(found.spots[0], found.words)}))
         return found.spots[0]
     names = {i: excerpt(found.spots[i], found.words) for i in places}
-    place = st.radio(t("draws.place"), places, format_func=names.__getitem__, horizontal=True, key="spot")
-    return found.spots[place]
+    restore("spot", number(int, 0, len(places) - 1), 0)
+    st.radio(t("draws.place"), places, format_func=names.__getitem__, horizontal=True, key="spot")
+    return found.spots[note("spot", 0, str)]
 
 
 def choose_arms(spot: Spot) -> list[Drawn]:
     """The ways to draw that are in the chart: at first the yardstick, those with reject, and the spoilt ones."""
     names = {i: title(arm) for i, arm in enumerate(spot.arms)}
     usual = [i for i, arm in enumerate(spot.arms) if not i or by_reject(arm)]
-    picked = st.pills(
-        t("draws.arms"), list(names), selection_mode="multi", default=usual, format_func=names.__getitem__, key="arms"
-    )
+    restore("arms", some_numbers(len(names)), usual)
+    st.pills(t("draws.arms"), list(names), selection_mode="multi", format_func=names.__getitem__, key="arms")
+    picked = note("arms", usual, lambda arms: ",".join(map(str, arms)) or "-")
     return [Drawn(names[i], spot.arms[i].method, spot.arms[i].counts, bool(spot.arms[i].wrong)) for i in picked]
+
+
+def some_numbers(count: int) -> Callable[[str], list[int]]:
+    """Numbers below `count` with commas between them; `-` for none."""
+
+    def read(text: str) -> list[int]:
+        found = [int(part) for part in text.split(",")] if text != "-" else []
+        if not all(0 <= number < count for number in found):
+            raise ValueError(text)
+        return found
+
+    return read
 
 
 def by_reject(arm: Arm) -> bool:
@@ -231,9 +244,10 @@ def bench(run: Trace) -> None:
 def choose_case(run: Trace, cases: list[trials.Case]) -> trials.Case:
     """Any tested guess of the run; the refused one of the lesson to begin with."""
     first = cases.index(trials.telling(run).get("refused", cases[0]))
-    restore("guess", number(int, 1, len(cases)), first + 1)
-    st.slider(t("bench.guess"), 1, len(cases), key="guess")
-    case = cases[note("guess", first + 1, str) - 1]
+    state = f"bench.guess.{run.header.id}"  # another run has other guesses
+    restore("guess", number(int, 1, len(cases)), first + 1, state)
+    st.slider(t("bench.guess"), 1, len(cases), key=state)
+    case = cases[note("guess", first + 1, str, state) - 1]
     found, known = trials.trial(run, case), words(run)
     name = spell(known.get(found.token, f"<{found.token}>"))
     st.caption(t("bench.which", {"token": name, "step": case.step, "p": found.asked.p, "q": found.asked.q}))

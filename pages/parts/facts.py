@@ -47,26 +47,6 @@ class Slowness:
         return self.step_ms / self.plain_ms
 
 
-def rows(trace: Trace) -> int:
-    """Most rows the target was ever asked to score in one decode step; 1 where nothing was drafted."""
-    return max((len(step.draft.kept) for step in trace.steps[1:]), default=1)
-
-
-def same_question(a: Trace, b: Trace) -> bool:
-    """Only runs of one target on one device, asked the same, are measured against each other."""
-    return question(a) == question(b)
-
-
-def question(trace: Trace) -> list[object]:
-    head = trace.header
-    return [head.prompt.ids, head.sampling, head.target.hash, head.device, head.dtype]
-
-
-def baseline(traces: Sequence[Trace], trace: Trace) -> Trace | None:
-    """The run among `traces` that drafted nothing and answers the same question."""
-    return next((t for t in traces if rows(t) == 1 and len(t.steps) > 1 and same_question(t, trace)), None)
-
-
 def speedup(trace: Trace, plain: Trace) -> float:
     base = tokens_per_second(plain)
     return tokens_per_second(trace) / base if base else 0.0

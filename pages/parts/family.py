@@ -41,6 +41,7 @@ class Member:
 
 LOOKUP = "https://github.com/apoorvumang/prompt-lookup-decoding"
 MEMBERS = (
+    Member("speculative", "Speculative sampling", 2023, "steps", "text", "2211.17192"),
     Member("lookup", "Prompt lookup", 2023, "block", "text", link=LOOKUP, method="lookup"),
     Member("medusa", "Medusa", 2024, "combined", "input", "2401.10774"),
     Member("eagle", "EAGLE", 2024, "steps", "input", "2401.15077", method="eagle"),

@@ -14,7 +14,7 @@ from pages.parts.text import t, t_or
 from spec_core import measurement as timed
 from spec_core.measurement import Line, Measurement
 from spec_core.presets import read
-from spec_core.trace import Trace, accepted_by_depth, tau
+from spec_core.trace import Trace, accepted_by_depth, mean_tau
 
 MOST = 31  # longest draft
 SIZES, BATCHES = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32)
@@ -124,7 +124,8 @@ def what_if(one: Machine, context: int) -> None:
     with right:
         chart = charts.speedups({line: [step.speedup for step in steps] for line, steps in found.items()}, length)
         charts.show(chart, "whatif")
-        st.caption(model_badge(t("whatif.model", {"device": one.measurement.setup.device})))
+        said = "whatif.model" if rate is None else "whatif.model.own"
+        st.caption(model_badge(t(said, {"device": one.measurement.setup.device, "rate": rate or 0.0})))
         st.table([whatif_row(line, steps, length) for line, steps in found.items()])
         charts.twin(chart, "whatif")
 
@@ -218,12 +219,13 @@ def summary(traces: list[Trace]) -> str:
     counts = accepted_by_depth(traces)
     if not counts:
         return "–"
-    first, mean = counts[0], sum(map(tau, traces)) / len(traces)
+    first, mean = counts[0], mean_tau(traces)
     return t("kinds.cell", {"tau": mean, "share": first.accepted / first.tested, "n": first.tested})
 
 
 def by_kind(found: dict[str, list[Trace]]) -> None:
     st.markdown(f"**{t('kinds.title')}**")
+    st.markdown(t("kinds.about"))
     rows = []
     for prompt in recorded.prompts():
         own = {key: recorded.recording(prompt, key, PUBLISHED) for key in found}
@@ -234,9 +236,9 @@ def by_kind(found: dict[str, list[Trace]]) -> None:
 
 def by_temperature(found: dict[str, list[Trace]]) -> None:
     """Recorded at 0 and at 1, and whatever the reader ran at other temperatures."""
-    own = [trace for trace in desk().traces if trace.header.method.key in found]
-    every = [*(trace for traces in found.values() for trace in traces), *own]
-    every += [trace for traces in drafting(WARM).values() for trace in traces]
+    every = [trace for traces in (*found.values(), *drafting(WARM).values()) for trace in traces]
+    own = [trace for trace in desk().traces if trace.header.method.key in found and elsewhere(trace, every)]
+    every += own
     st.markdown(f"**{t('warmth.title')}**")
     told = summary if own else cell
     warmths = sorted({trace.header.sampling.temperature for trace in every})
@@ -248,6 +250,13 @@ def by_temperature(found: dict[str, list[Trace]]) -> None:
         rows.append({t("temperature"): f"{warmth:g}", **named})
     st.table(rows)
     st.caption(t("warmth.about") if len(warmths) > 1 else t("warmth.none"))
+
+
+def elsewhere(trace: Trace, recorded: Sequence[Trace]) -> bool:
+    """A run of the recorded target at a temperature that was not recorded: a cell of its own, with whatever knobs."""
+    warmths = {one.header.sampling.temperature for one in recorded}
+    targets = {one.header.target.hash for one in recorded}
+    return trace.header.sampling.temperature not in warmths and trace.header.target.hash in targets
 
 
 def confidence(found: dict[str, list[Trace]], where: str) -> None:

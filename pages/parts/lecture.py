@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from pages.parts.address import put
 from pages.parts.text import NAMES, t
 
 # Where each control stands on the page, as a selector. The first five can also be held fast.
@@ -31,6 +32,7 @@ ON = {
     "step": ("trace", "tuning", "method", "live", *COMMON),
 }
 LESSON = ("trace", *COMMON)
+STAYING = ("lang", "present", "hide", "lock")
 PASSING = ("hide", "lock", "present", "lang", "at", "job")  # what a link says anew, or cannot promise
 
 
@@ -55,6 +57,15 @@ def link(base: str, now: Mapping[str, str], wishes: Wishes) -> str:
     said = {"lang": wishes.language, "present": "1" if wishes.present else ""}
     said |= {"hide": ",".join(wishes.hide), "lock": ",".join(wishes.lock)}
     return f"{base}?{urlencode(query | {key: value for key, value in said.items() if value}, safe=',')}"
+
+
+def abide() -> None:
+    """On every page, first of all: a menu's link drops what stood in the address, and that was for the whole visit."""
+    for key in STAYING:
+        asked = st.query_params.get(key) or st.session_state.get(f"stay.{key}", "")
+        if asked:
+            st.session_state[f"stay.{key}"] = asked
+            put(key, asked)
 
 
 def named(key: str) -> set[str]:

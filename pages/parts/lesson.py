@@ -26,6 +26,9 @@ def lesson(told: Lesson) -> Sequence[Trace]:
         return ()
     asked = choose(told, fits, first) if len(fits) > 1 else first
     runs, scene = played(told, asked) or played(told, first) or ((), Scene(0, 0, [], []))
+    if runs:
+        with row:
+            cards.asked(runs[0])
     with view:
         position = show(told, runs, scene)
     if not played(told, asked):

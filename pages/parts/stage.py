@@ -51,7 +51,7 @@ def stage(
 ) -> int:
     """Show `scene` with the hues of `methods`; returns the frame it rests at. wide: no panel at its side."""
     held = st.session_state.setdefault(f"stage.{key}", Held(language()))
-    held.follow(language())
+    held.follow(language(), key not in st.session_state)
     place = position if held.place is None else held.place
     data = payload(scene, manner(methods), place, autoplay and held.place is None, wide)
     result = component(version())(
@@ -67,14 +67,15 @@ def stage(
 
 @dataclass
 class Held:
-    """A picture told in another language is a new one to the player: it opens where the reader had left it, `place`."""
+    """What was out of sight, or is told in another language, is a new picture to the player: it opens where the reader
+    had left it, `place`."""
 
     language: str
     rest: int | None = None
     place: int | None = None
 
-    def follow(self, language: str) -> None:
-        if language != self.language:
+    def follow(self, language: str, away: bool) -> None:
+        if language != self.language or (away and self.rest is not None):
             self.language, self.place = language, self.rest
 
 

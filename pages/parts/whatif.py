@@ -72,7 +72,7 @@ def rates(counts: Sequence[DepthCount]) -> list[float]:
 
 def rates_of(line: Line, traces: Sequence[Trace]) -> list[float]:
     """What was measured of a curve's method: of the favourites for a chain, of the whole draft for a tree or block."""
-    return rates(favourites(traces) if line.form == "chain" else accepted_by_depth(traces))
+    return rates(favourites(traces) if line.form == "chain" else accepted_by_depth(traces, dead_ends=True))
 
 
 def tau(acceptance: Sequence[float], length: int) -> float:

@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pages.pictures.scene import Frame, Scene, Shape, Value, fit, fit_end
-from spec_core.trace import PassKind, Step, Trace, accepted, comparable, ids, tau, text_of, tokens_per_second, words
+from spec_core.trace import (
+    PassKind,
+    Step,
+    Trace,
+    accepted,
+    baseline,
+    comparable,
+    ids,
+    tau,
+    text_of,
+    tokens_per_second,
+    words,
+)
 
 Say = Callable[[str, Mapping[str, Value]], str]
 Clock = Literal["ms", "passes", "model"]
@@ -123,8 +135,8 @@ def same_text(trace: Trace, plain: Trace) -> bool:
 class Lane:
     """One method's shapes, and what is visible of them at a moment."""
 
-    def __init__(self, number: int, trace: Trace, clock: Clock, scale: float, say: Say):
-        self.trace, self.number, self.say = trace, number, say
+    def __init__(self, number: int, trace: Trace, plain: Trace | None, clock: Clock, scale: float, say: Say):
+        self.trace, self.plain, self.number, self.say = trace, plain, number, say
         self.clock: Clock = clock
         self.key, self.y = trace.header.method.key, TOP + number * LANE
         self.legs = legs(trace, clock)
@@ -136,13 +148,13 @@ class Lane:
     def name(self, what: str) -> str:
         return f"{self.key}.{self.number}.{what}"
 
-    def fixed(self, plain: Trace | None) -> list[Shape]:
+    def fixed(self) -> list[Shape]:
         """What stands from the start: title, τ, speed."""
         title = Shape(self.name("title"), "text", 0, self.y + 13, look="title", hue=self.key, size=16)
         title.label = self.say("lane.title", {"key": self.key, "title": self.trace.header.method.title})
         facts = f"τ {tau(self.trace):.2f}"
-        if plain is not None and fair(self.trace, plain, self.clock):
-            facts += " · " + self.say("lane.speed", {"x": f"{speedup(self.trace, plain, self.clock):.2f}"})
+        if self.plain is not None and fair(self.trace, self.plain, self.clock):
+            facts += " · " + self.say("lane.speed", {"x": f"{speedup(self.trace, self.plain, self.clock):.2f}"})
         numbers = Shape(self.name("tau"), "text", 0, self.y + 30, label=facts, look="number", size=13)
         ground = Shape(self.name("ground"), "rect", 0, self.y - 4, LEFT - 10, LANE - 4, "plate")
         words_ = Shape(self.name("text"), "text", LEFT, self.y + 39, look="words", size=13)
@@ -203,15 +215,15 @@ class Lane:
         line = text_of([t for t in tokens if t not in stops], self.known).replace("\n", " ⏎ ")
         return fit_end(line, WIDTH - LEFT, 13.0)
 
-    def verdict(self, plain: Trace | None) -> list[Shape]:
+    def verdict(self) -> list[Shape]:
         """What appears at the end: how long it took and, where it lost, why."""
-        found = lost(self.trace, plain, self.clock) if plain else None
-        return [self.finished(), self.result(plain), *([self.why(*found)] if found else [])]
+        found = lost(self.trace, self.plain, self.clock) if self.plain else None
+        return [self.finished(), self.result(), *([self.why(*found)] if found else [])]
 
-    def result(self, plain: Trace | None) -> Shape:
+    def result(self) -> Shape:
         """How fast it was, where the clock tells, and whether the text is plain decoding's own."""
         said = [self.say("lane.rate", {"x": f"{tokens_per_second(self.trace):.1f}"})] if self.clock == "ms" else []
-        if plain and plain is not self.trace and same_text(self.trace, plain):
+        if self.plain and self.plain is not self.trace and same_text(self.trace, self.plain):
             said.append(self.say("lane.same", {}))
         x = LEFT + duration(self.trace, self.clock) * self.scale + 10
         label = fit(" · ".join(said), RIGHT - 10, 12, PROSE)
@@ -241,13 +253,12 @@ def picture(traces: Sequence[Trace], clock: Clock, say: Say) -> Scene:
     """All lanes from the start to the last one's end."""
     longest = max((duration(trace, clock) for trace in traces), default=0.0) or 1.0
     scale = (WIDTH - LEFT - RIGHT) / longest
-    plain = next((t for t in traces if t.header.drafter is None and tau(t) == 1.0), None)
-    lanes = [Lane(i, trace, clock, scale, say) for i, trace in enumerate(traces)]
-    shapes = [shape for lane in lanes for shape in lane.fixed(plain)]
+    lanes = [Lane(i, trace, baseline(traces, trace), clock, scale, say) for i, trace in enumerate(traces)]
+    shapes = [shape for lane in lanes for shape in lane.fixed()]
     height = TOP + len(lanes) * LANE
     now = Shape("now", "rect", LEFT, 18, 1.5, height - 30, "now", on=True, layer="front")
     reading = Shape("reading", "text", LEFT, 13, look="number", anchor="middle", on=True, layer="front")
-    done = {lane.number: lane.verdict(plain) for lane in lanes}
+    done = {lane.number: lane.verdict() for lane in lanes}
     shapes += [now, reading, *(s for lane in lanes for part in lane.parts for s in part)]
     shapes += [shape for verdict in done.values() for shape in verdict]
     frames = [moment(lanes, done, longest * i / SLICES, clock, scale, say) for i in range(SLICES + 1)]

@@ -7,7 +7,7 @@ METHOD = Method(
     key="eagle3",
     title="EAGLE-3",
     paper="Li et al. 2025, arXiv 2503.01840",
-    idea="Reads three layers of the target, learns from its own guesses: better at each step, but still step by step.",
+    idea="Reads three layers of the target, trains on its own outputs: better at each step, but still step by step.",
     knobs=tree_knobs(tokens=59, depth=8, top_k=10),
     build=build,
     network="eagle3",

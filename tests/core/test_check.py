@@ -147,9 +147,9 @@ def test_a_block_is_drafted_as_it_was_trained(toy_target: str) -> None:
     """The usual block is 16; the toy's is 8, as Llama-3.1's published one is 10."""
     model = check.load_target(toy_target, "cpu")
     ready, _ = check.get_ready(model, list(check.discover().values()))
-    blocks = {one.method.key: check.knobs_for(one) for one in ready}
-    assert blocks["dflash"] == {"block": 8}
-    assert blocks["eagle3"] == {}
+    blocks = {one.method.key: one.published for one in ready}
+    assert blocks["dflash"]["block"] == blocks["ddtree"]["block"] == 8
+    assert "block" not in blocks["eagle3"]
     one = next(one for one in ready if one.method.key == "dflash")
-    trace = one.decode(model, Prompt("", [5, 6, 7], "raw"), check.knobs_for(one), Sampling(), 4)
+    trace = one.decode(model, Prompt("", [5, 6, 7], "raw"), one.published, Sampling(), 4)
     assert max(len(s.draft.tokens) for s in trace.steps) <= 8

@@ -134,6 +134,11 @@ def test_cancellation_is_asked_for_before_every_step(pair: Pair) -> None:
         assert (parts[-1].reason, parts[-1].steps) == ("cancelled", done)
 
 
+def test_asking_for_nothing_leaves_the_queue_as_it_is(jobs: Jobs, pair: Pair) -> None:
+    assert jobs.submit_all([], owner="nobody") == []
+    assert wait(jobs, jobs.submit(pair.spec(), owner="somebody")).state == "done"
+
+
 def test_a_full_queue_takes_all_or_nothing(jobs: Jobs, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "limits", Limits(waiting=2))
     with frozen(jobs, pair):

@@ -35,11 +35,20 @@ def test_every_setting_worth_timing_is_one_the_method_takes(key: str) -> None:
 def test_new_measurements_leave_the_others_alone(tmp_path: Path) -> None:
     path = tmp_path / "presets.json"
     write("old", "2026-01-01", {"lookup": {"tokens": 2}, "eagle": {"depth": 3}}, path)
-    write("new", "2026-02-02", {"lookup": {"tokens": 6}}, path)
+    write("old", "2026-02-02", {"lookup": {"tokens": 6}}, path)
     assert preset(METHODS["lookup"], "this device", path) == {"ngram": 3, "tokens": 6}
     assert preset(METHODS["eagle"], "this device", path)["depth"] == 3
     assert preset(METHODS["dflash"], "this device", path) == METHODS["dflash"].published
-    assert (read(path).device, read(path).date) == ("new", "2026-02-02")
+    assert (read(path).device, read(path).date) == ("old", "2026-02-02")
+
+
+def test_what_another_device_measured_is_not_kept_under_a_new_ones_name(tmp_path: Path) -> None:
+    path = tmp_path / "presets.json"
+    write("old", "2026-01-01", {"lookup": {"tokens": 2}, "eagle": {"depth": 3}}, path)
+    write("new", "2026-02-02", {"lookup": {"tokens": 6}}, path)
+    assert read(path).presets == {"lookup": {"tokens": 6}}
+    assert read(path).device == "new"
+    assert preset(METHODS["eagle"], "this device", path) == METHODS["eagle"].published
 
 
 def test_a_file_for_other_knobs_is_refused(tmp_path: Path) -> None:

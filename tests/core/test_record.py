@@ -8,10 +8,11 @@ import pytest
 from models import catalog
 from spec_core import check, record
 from spec_core.command import Ready
+from spec_core.contract import Method
 from spec_core.methods import discover
 from spec_core.presets import preset
 from spec_core.prompts import load as load_prompts
-from spec_core.trace import Step, Trace, ids, load, save
+from spec_core.trace import KnobValue, Step, Trace, ids, load, save
 from tests.core.test_terminal import head, step
 
 SHIPPED = Path(__file__).parents[2] / "assets/prompts/traces.jsonl"
@@ -43,6 +44,11 @@ def test_the_shipped_prompts_are_the_eight() -> None:
     assert all(len(question.text) < 500 for question in questions)
 
 
+def as_toys(method: Method) -> dict[str, KnobValue]:
+    """The toys' blocks are of eight."""
+    return method.published | ({"block": 8} if "block" in method.published else {})
+
+
 def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: Path) -> None:
     assert record.command([*record_args(toy_target, tmp_path), "--only", "chat,list"]) == 0
     written = {path.name: load(path) for path in (tmp_path / "traces").glob("*.jsonl.gz")}
@@ -62,7 +68,7 @@ def test_every_method_is_recorded_under_both_presets(toy_target: str, tmp_path: 
     for name, trace in found.items():
         key, method, short, *_ = name.split(".")
         card = discover()[method]
-        expected = preset(card, "published" if short == "published" else "this device")
+        expected = as_toys(card) if short == "published" else preset(card, "this device")
         assert trace.header.knobs == {**expected, **card.recorded}
         assert trace.end is not None
         assert ids(trace) == texts[key]
@@ -83,7 +89,7 @@ def test_the_runs_lessons_need_are_recorded_with_their_knobs_and_plain_decodings
         method = discover()[key]
         changed = method.lessons[variant].knobs
         assert changed.items() <= found[name].header.knobs.items()
-        assert found[name].header.knobs == {**method.published, **method.recorded, **changed}
+        assert found[name].header.knobs == {**as_toys(method), **method.recorded, **changed}
         plain = load(tmp_path / "traces" / f"{method.lessons[variant].prompt}.plain.published.jsonl.gz")
         assert ids(found[name]) == ids(plain)
 

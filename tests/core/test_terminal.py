@@ -141,7 +141,7 @@ REFUSED = {
     "empty prompt": (["--prompt", " \n"], "The prompt is empty"),
     "over-long prompt": (["--prompt", "x" * 600], "the context holds 512: shorten it"),
     "no tokens": (["--tokens", "0"], "at least one new token"),
-    "temperature": (["--temperature", "-1"], "temperature must be 0 or more"),
+    "temperature": (["--temperature", "-1"], "temperature must be 0 or from"),
     "no such drafter": (["--method", "eagle", "--drafter", "./no/such/folder"], "no folder here"),
     "empty drafter": (["--method", "eagle", "--drafter", "{tmp}"], "has no config.json"),
     "drafter of another kind": (["--method", "dflash", "--drafter", "{eagle}"], "needs dflash weights"),

@@ -14,6 +14,7 @@ from spec_core import trace as tr
 from spec_core.trace import (
     Card,
     Decision,
+    DraftTree,
     End,
     Header,
     Losers,
@@ -153,12 +154,14 @@ def test_other_schemas_and_headless_files_are_refused() -> None:
         tr.read(lines()[1:])
 
 
-@pytest.mark.parametrize("name", ["gone.jsonl", "not.gz", "half.jsonl.gz"])
+@pytest.mark.parametrize("name", ["gone.jsonl", "not.gz", "half.jsonl.gz", "holed.jsonl.gz"])
 def test_an_unreadable_file_names_itself(name: str, tmp_path: Path) -> None:
     whole = tmp_path / "whole.jsonl.gz"
     tr.save(Trace(HEADER, [], None), whole)
     (tmp_path / "not.gz").write_bytes(b"no gzip")
-    (tmp_path / "half.jsonl.gz").write_bytes(whole.read_bytes()[:40])
+    packed = whole.read_bytes()
+    (tmp_path / "half.jsonl.gz").write_bytes(packed[:40])
+    (tmp_path / "holed.jsonl.gz").write_bytes(packed[:60] + bytes(30) + packed[90:])
     with pytest.raises(TraceError, match=name):
         tr.load(tmp_path / name)
 
@@ -246,6 +249,25 @@ def test_what_a_stop_or_the_budget_cut_off_was_never_tested() -> None:
     assert counts(trace_of(chain_step(5, 3, 2))) == [(1, 1, 1), (2, 1, 1)]
     assert counts(trace_of(chain_step(5, 3, 3))) == [(1, 1, 1), (2, 1, 1), (3, 1, 1)]
     assert counts(trace_of(chain_step(5, 3, 4))) == [(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 0)]
+
+
+def test_a_branch_that_went_no_deeper_is_not_a_wrong_guess() -> None:
+    """0 → 1 and 0 → 2 → 3; the target takes 1, and nothing hung below it."""
+    tree = DraftTree(
+        [5, 6, 7, 8], [-1, 0, 0, 2], [-1, 0, 0, 1], [1.0, 0.5, 0.4, 0.3], [True, False, True, False], [0, 1, 2, 3]
+    )
+    step = Step(tree, Verdict([0, 1], 9, [1.0] * 4, [], []), [], [6, 9])
+    assert counts(trace_of(step)) == [(1, 1, 1)]
+    found = [(c.depth, c.tested, c.accepted) for c in tr.accepted_by_depth([trace_of(step)], dead_ends=True)]
+    assert found == [(1, 1, 1), (2, 1, 0)], "but no text came so deep"
+    lost = Step(tree, Verdict([0, 2], 9, [1.0] * 4, [], []), [], [7, 9])
+    assert counts(trace_of(lost)) == [(1, 1, 1), (2, 1, 0)]
+
+
+def test_a_prompt_answered_by_one_token_has_no_tau() -> None:
+    silent, other = trace_of(), trace_of(chain_step(5, 3))
+    assert tr.mean_tau([silent, other]) == tr.tau(other) == 4
+    assert tr.mean_tau([silent]) == 0
 
 
 def test_pruned_levels_were_never_put_to_the_target() -> None:

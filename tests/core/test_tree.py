@@ -5,7 +5,8 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import pytest
 import torch
 
 from models.load import Model, Network, finish
+from spec_core import growth
 from spec_core.contract import Clock, Draft, KnobValue
 from spec_core.growth import FeatureDrafter, Grow, Guess, Sprout, grow_chain, grow_dynamic, grow_static
 from spec_core.methods import find
 from spec_core.methods.eagle import STATIC_TREE, TOP_K
 from spec_core.prefixes import likeliest
 from spec_core.target import CachedTarget
-from spec_core.trace import DraftTree, Pass, Sampling, Step, Verdict, check_step, depths
+from spec_core.trace import DraftTree, Losers, Pass, PassKind, Sampling, Step, Verdict, check_step, depths
 from spec_core.tree import chain, children, kept_parents, losers, shallower, visible
 from tests.core.drafters import LONG, build, logits_of, tree_of
 from tests.toy import random_network, toy_model
@@ -117,7 +119,7 @@ def test_tied_scores_never_lose_a_parent(seed: int) -> None:
     for nodes in range(1, 20):
         kept = set(sprout.best(range(len(sprout.tokens)), nodes))
         assert all(sprout.parents[i] in {-1, *kept} for i in kept)
-        tree = sprout.finish(list(kept))
+        tree = sprout.finish(list(kept), Clock())
         check(tree)
         assert len(tree.kept) == nodes + 1
 
@@ -250,6 +252,46 @@ def passes_of(
 
 
 @pytest.mark.parametrize("method", TREES)
+def test_a_prompt_may_be_read_in_parts(
+    method: str, model: Model, networks: dict[str, Network], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, passes = passes_of(method, {}, model, networks)
+    monkeypatch.setattr(growth, "CHUNK", 3)
+    parts, same = passes_of(method, {}, model, networks)
+    assert parts.tokens == whole.tokens
+    assert [(p.kind, p.rows) for p in passes] == [(p.kind, p.rows) for p in same]
+
+
+@pytest.mark.parametrize("method", TREES)
+@pytest.mark.parametrize("shape", ["chain", "sampled"])
+def test_what_only_a_picture_wants_is_not_booked_as_the_drafters_time(
+    shape: str, method: str, model: Model, networks: dict[str, Network], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lost is ranked with the clock stopped, as in a block."""
+    inside: list[bool] = []
+    ranked, measure = growth.losers, Clock.measure
+    open_kinds: list[str] = []
+
+    @contextmanager
+    def watched(self: Clock, kind: PassKind, rows: int = 0, layers: int = 0) -> Iterator[None]:
+        open_kinds.append(kind)
+        with measure(self, kind, rows, layers):
+            yield
+        open_kinds.pop()
+
+    def look(*args: Any) -> Losers:
+        inside.append(open_kinds == ["record"])
+        return ranked(*args)
+
+    monkeypatch.setattr(Clock, "measure", watched)
+    monkeypatch.setattr(growth, "losers", look)
+    for knobs in ({"shape": shape, "depth": 3}, {}):
+        passes_of(method, knobs, model, networks, temperature=1.0)
+    assert inside
+    assert all(inside)
+
+
+@pytest.mark.parametrize("method", TREES)
 @pytest.mark.parametrize("shape", ["chain", "sampled"])
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_a_chain_of_k_costs_k_dependent_passes_each_with_a_head_call(
@@ -339,6 +381,14 @@ def test_a_tree_of_prefixes_costs_what_its_block_costs(model: Model, networks: d
     assert all(len(found) <= 10 for found in at_depth.values()), "q belongs to the slot, whatever the prefix"
 
 
+def test_a_tree_of_prefixes_has_the_nodes_asked_for_however_short_its_block(
+    model: Model, networks: dict[str, Network]
+) -> None:
+    tree, _ = passes_of("ddtree", {"block": 2, "tokens": 40}, model, networks)
+    assert tree.parents == [-1] + [0] * 40
+    assert len(set(tree.tokens[1:])) == 40
+
+
 @pytest.mark.parametrize("method", [*TREES, "ddtree"])
 def test_every_child_looked_at_is_a_node_or_a_loser(method: str, model: Model, networks: dict[str, Network]) -> None:
     tree, _ = passes_of(method, {}, model, networks)
@@ -346,7 +396,7 @@ def test_every_child_looked_at_is_a_node_or_a_loser(method: str, model: Model, n
     assert sorted(lost.node for lost in tree.others) == [i for i, grown in enumerate(tree.beam) if grown]
     for lost in tree.others:
         drafted = {tree.tokens[i] for i, parent in enumerate(tree.parents) if parent == lost.node}
-        assert len(drafted) + len(lost.tokens) + lost.more == 10
+        assert len(drafted) + len(lost.tokens) + lost.more == max(10, len(drafted))
         assert not drafted & set(lost.tokens)
         assert lost.probs == sorted(lost.probs, reverse=True)
 

@@ -11,12 +11,12 @@ import pytest
 
 from models import catalog
 from models.load import load_network, load_target
-from pages.parts import cards, facts, source
+from pages.parts import cards, source
 from pages.parts.text import Value, catalogue
 from pages.pictures import lanes, step
 from spec_core.methods import find
 from spec_core.run import Request, chat_prompt, collect, run
-from spec_core.trace import Trace, encode
+from spec_core.trace import Trace, baseline, encode
 
 EN, ZH = catalogue("en"), catalogue("zh")
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -62,7 +62,7 @@ def draw(trace: Trace) -> None:
     step.picture(trace, say)
     for clock in lanes.CLOCKS:
         lanes.picture([trace, trace], clock, say)
-    html = cards.scores([trace], "replay") + cards.card_html(trace, facts.baseline([trace], trace), "replay")
+    html = cards.scores([trace], "replay") + cards.card_html(trace, baseline([trace], trace), "replay")
     assert "<script" not in html
     assert "<img" not in html
     cards.numbers_table([trace])

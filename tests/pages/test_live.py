@@ -430,7 +430,7 @@ def test_a_link_restores_the_form_exactly(on_toys: None) -> None:
 
 
 def test_what_is_typed_goes_into_the_address_and_defaults_stay_out(app: AppTest) -> None:
-    assert address(app).keys() == {"lang", "trace", "tuning", "clock", "prompt", "tokens"}
+    assert address(app).keys() == {"lang", "trace", "tuning", "clock", "prompt", "tokens", "at"}
     app.slider(key="dflash.block.device").set_value(9)
     choose(app, "dflash").slider(key="temp").set_value(0.3).run()
     assert {"methods": "dflash", "temp": "0.3", "knobs": "dflash.block:9"}.items() <= address(app).items()

@@ -13,7 +13,21 @@ from pages.parts import cards, colours, facts, tokens
 from pages.parts.text import catalogue
 from pages.parts.tokens import Mark, pieces
 from spec_core.methods import discover
-from spec_core.trace import Card, DraftTree, End, Header, Network, Pass, Prompt, Sampling, Step, Trace, Verdict, Wanted
+from spec_core.trace import (
+    Card,
+    DraftTree,
+    End,
+    Header,
+    Network,
+    Pass,
+    Prompt,
+    Sampling,
+    Step,
+    Trace,
+    Verdict,
+    Wanted,
+    baseline,
+)
 
 ROOT = Path(__file__).parents[2]
 EN, ZH = catalogue("en"), catalogue("zh")
@@ -127,8 +141,8 @@ PLAIN = [step([3], 0, 10), step([4], 0, 10), step([5], 0, 10, p=(0.500001, 0.499
 
 def test_the_run_that_drafts_nothing_is_the_yardstick() -> None:
     plain, other = trace(PLAIN), trace([step([3], 0, 10), step([4, 5, 6], 2, 15)])
-    assert facts.baseline([other, plain], other) is plain
-    assert facts.baseline([other], other) is None
+    assert baseline([other, plain], other) is plain
+    assert baseline([other], other) is None
     assert facts.speedup(other, plain) == pytest.approx(2)
 
 
