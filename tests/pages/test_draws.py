@@ -96,7 +96,7 @@ def test_every_tested_guess_can_be_seen_on_trial() -> None:
     at = open_page("lossless", guess="3")
     trial = at.get("bidi_component")[1].proto.bytes.decode()
     assert '"zone"' in trial
-    assert [slider.value for slider in at.slider if slider.key.startswith("bench.guess.")] == [3]
+    assert [slider.value for slider in at.slider if str(slider.key).startswith("bench.guess.")] == [3]
     assert '"zone"' in open_page("lossless", guess="4").get("bidi_component")[1].proto.bytes.decode() != trial
 
 
@@ -104,3 +104,23 @@ def test_without_an_experiment_the_page_says_how_to_make_one(experiment: Path) -
     experiment.unlink()
     at = open_page("lossless")
     assert [box.value for box in at.info] == [EN["draws.none"]]
+
+
+def test_the_latency_page_and_the_bench_do_not_take_each_others_values() -> None:
+    """Both have a control that the address calls `guess`: a switch there, a number here."""
+    at = open_page("latency", guess="1")
+    at.query_params.clear()  # as a menu's link does
+    at.switch_page("pages/lossless.py").run()
+    assert not at.exception
+    number = next(slider.value for slider in at.slider if str(slider.key).startswith("bench.guess."))
+    at.switch_page("pages/latency.py").run()
+    assert not at.exception
+    assert number > 1
+    assert at.toggle(key="guess").value is True
+
+
+def test_the_places_and_ways_of_the_draws_stand_in_the_address() -> None:
+    at = open_page("lossless", arms="0,2")
+    assert at.button_group(key="arms").value == [0, 2]
+    assert address(at)["arms"] == "0,2"
+    assert open_page("lossless", arms="0,9").button_group(key="arms").value == [0, 1, 2]  # no such arm: the usual ones

@@ -215,3 +215,14 @@ def test_pandas_is_whole_before_plotly_draws() -> None:
 def test_no_rerun_waits_for_a_collection_of_garbage() -> None:
     code = "from streamlit.config import get_option; print(get_option('runner.postScriptGC'))"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b"False"
+
+
+def test_all_that_the_image_copies_is_sent_to_the_builder() -> None:
+    """.dockerignore leaves out everything it does not name."""
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    sources = {source.rstrip("/") for part in copied for source in part if not source.startswith("--")}
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert sources
+    assert all(any(name == source or name.startswith(source + "/") for name in sent) for source in sources)
+    assert all((ROOT / source).exists() for source in sources)

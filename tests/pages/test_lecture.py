@@ -57,3 +57,16 @@ def test_the_dialog_writes_the_link(page: str) -> None:
     assert not at.exception
     assert "trace=list" in at.code[0].value
     assert any("present" in toggle.label.lower() for toggle in at.toggle)
+
+
+def test_what_a_link_asks_for_holds_on_every_page_of_the_visit(pinned: None) -> None:
+    """A menu's link empties the address."""
+    at = open_page("about", "zh", hide="clock", lock="trace", present="1")
+    at.query_params.clear()
+    at.switch_page("pages/start.py").run()
+    assert {key: value for key, value in address(at).items() if key in lecture.STAYING} == {
+        "lang": "zh",
+        "hide": "clock",
+        "lock": "trace",
+        "present": "1",
+    }

@@ -121,3 +121,17 @@ def test_a_run_on_a_busy_device_is_compared_by_work_and_not_by_time(traces: list
         assert any("lane.speed" in label for label in labels) == (clock != "ms")
         assert any("lane.speed" in s.label for s in picture(traces, clock, say).shapes if s.id.endswith("tau"))
     assert not any(lost(trace, busy(traces[0]), "ms") for trace in traces)
+
+
+def test_a_lane_is_compared_with_plain_decoding_of_its_own_prompt_only(traces: list[Trace]) -> None:
+    def head(trace: Trace, ids: list[int]) -> Trace:
+        prompt = msgspec.structs.replace(trace.header.prompt, ids=ids)
+        return msgspec.structs.replace(trace, header=msgspec.structs.replace(trace.header, prompt=prompt))
+
+    def compared(shown: list[Trace]) -> list[bool]:
+        labels = {shape.id: shape.label for shape in picture(shown, "passes", say).shapes}
+        return ["lane.speed" in label for name, label in labels.items() if name.endswith(".tau")]
+
+    plain, other = traces[0], traces[1]
+    assert compared([plain, other]) == [True, True]
+    assert compared([plain, head(other, [1, 2, 3])]) == [True, False]
