@@ -20,9 +20,9 @@ if chosen:
     scene = scenes.step(trace)
     opened = moment.opening(trace.header.id, scene, moment.resting(scene))
     key = f"step-{trace.header.id}"
-    cards.asked(trace)
     position = stage(scene, [trace.header.method.key], key, opened.position, autoplay=not opened.asked)
     moment.remember(position, scene)
+    cards.asked(trace)
     place = min(position, len(scene.frames) - 1)
     shown = handout.Shown("step", t("stepping.title"), [trace], scene, place, chosen.origin)
     code.view(*shown.step, scene, place)

@@ -238,6 +238,46 @@ def test_on_a_phone_the_names_of_the_lanes_stay_when_the_race_is_scrolled(window
     assert 0 <= titles[0].bounding_box()["x"] - view.bounding_box()["x"] < 2
 
 
+def test_the_keyboard_reaches_what_the_pointer_does(window: Visit) -> None:
+    page = window(f"{STEP}&at=20")
+    stage = page.locator(".stage")
+    stage.press(".")
+    first = page.locator(".facts .about").inner_text()
+    pinned = page.locator(".scene .pinned").get_attribute("data-id")
+    stage.press(".")
+    assert page.locator(".scene .pinned").get_attribute("data-id") != pinned
+    stage.press(",")
+    assert page.locator(".facts .about").inner_text() == first
+    place = moment(page)
+    stage.press("Alt+ArrowLeft")  # the browser's own
+    assert moment(page) == place
+
+
+@pytest.mark.parametrize("page_name", ["race", "step", "eagle"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_presenting_gives_the_picture_the_width_there_is(window: Visit, page_name: str, width: int) -> None:
+    page = window(f"{page_name}?lang=en&present=1", viewport={"width": width, "height": 720})
+    stage, view = (page.locator(name).first.bounding_box() for name in (".stage", ".stage .view"))
+    beside = page_name != "race" and width > 760  # a panel at its side
+    assert view["width"] > (0.55 if beside else 0.97) * stage["width"]
+
+
+def test_of_two_pictures_the_lessons_has_the_clicker(window: Visit) -> None:
+    page = window("dflash?lang=en&at=blanks&present=1")
+    page.locator(".stage").nth(1).wait_for(timeout=60_000)
+    page.wait_for_timeout(1500)
+    before = [moment_of(page, i) for i in (0, 1)]
+    page.keyboard.press("PageDown")
+    page.wait_for_timeout(300)
+    after = [moment_of(page, i) for i in (0, 1)]
+    assert after[0] > before[0]
+    assert after[1] == before[1]
+
+
+def moment_of(page: Any, number: int) -> int:
+    return int(page.locator(".stage .scrub").nth(number).input_value())
+
+
 def test_presenting_shows_the_picture_and_obeys_a_clicker(window: Visit) -> None:
     page = window(f"{STEP}&at=0&present=1")
     assert not page.get_by_role("link", name="Race").first.is_visible()
