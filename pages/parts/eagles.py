@@ -1,11 +1,12 @@
 """Charts below the lessons on the EAGLE family, from recordings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 from pages.parts import cards, charts, recorded, source, whatif
+from pages.parts.address import note, one_of, restore
 from pages.parts.colours import look, theme
 from pages.parts.findings import PUBLISHED, recordings, share_of
 from pages.parts.paper import blank
@@ -116,17 +117,27 @@ def side_by_side(runs: Sequence[Turned], chosen: Turned) -> None:
 
 def choose_knob(knobs: list[str]) -> str:
     names = {knob: t(f"knob.{knob}") for knob in knobs}
-    chosen = st.segmented_control(
-        t("eagle2.knob"), knobs, format_func=names.__getitem__, default=knobs[0], required=True, key="turned knob"
-    )
-    return chosen or knobs[0]
+    restore("turned", one_of(knobs), knobs[0], "turned knob")
+    st.segmented_control(t("eagle2.knob"), knobs, format_func=names.__getitem__, required=True, key="turned knob")
+    return note("turned", knobs[0], str, "turned knob")
 
 
 def choose_value(knob: str, runs: list[Turned]) -> Turned:
     """The slider has a stop for every value recorded."""
     by_value = {run.value: run for run in runs}
-    chosen = st.select_slider(t("eagle2.value"), list(by_value), key=f"turned {knob}", value=runs[len(runs) // 2].value)
-    return by_value[chosen]
+    middle, state = runs[len(runs) // 2].value, f"turned {knob}"
+    restore(knob, value_of(by_value), middle, state)
+    st.select_slider(t("eagle2.value"), list(by_value), key=state)
+    return by_value[note(knob, middle, str, state)]
+
+
+def value_of(recorded: Container[int]) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if int(text) not in recorded:
+            raise ValueError(text)
+        return int(text)
+
+    return read
 
 
 def numbers(trace: Trace) -> dict[str, str]:

@@ -6,7 +6,7 @@ import streamlit as st
 from pages.parts import eagles, recorded
 from pages.parts.text import catalogue
 from spec_core.trace import tau
-from tests.pages.conftest import open_page
+from tests.pages.conftest import address, open_page
 
 SHIPPED = recorded.FOLDER
 EN = catalogue("en")
@@ -55,6 +55,7 @@ def test_a_slider_moves_the_numbers_and_the_pictures() -> None:
     at.select_slider(key="turned tokens").set_value(59).run()
     assert len(at.get("bidi_component")) == 1  # nothing to compare the paper's own setting with
     at.button_group(key="turned knob").set_value("depth").run()
+    assert address(at)["turned"] == "depth"
     assert at.select_slider(key="turned depth").value in {run.value for run in eagles.turned("eagle2", "depth")}
 
 
@@ -75,3 +76,10 @@ def test_without_recordings_nothing_is_claimed(tmp_path: object, monkeypatch: py
         at = open_page(name)
         assert not at.exception
         assert [box.value for box in at.info] == [EN["lesson.empty"]]
+
+
+def test_a_link_opens_the_setting_its_sender_saw() -> None:
+    at = open_page("eagle2", turned="tokens", tokens="16")
+    assert at.select_slider(key="turned tokens").value == 16
+    assert at.button_group(key="turned knob").value == "tokens"
+    assert not open_page("eagle2", turned="tokens", tokens="17").exception  # not recorded: the usual one
