@@ -116,6 +116,7 @@ export class Stage {
   update(data) {
     this.words = data.words;
     this.hues = data.hues;
+    this.linked = Boolean(data.linked);
     this.root.lang = data.lang;
     this.root.classList.toggle("present", Boolean(data.present));
     this.root.classList.toggle("wide", Boolean(data.wide));
@@ -241,7 +242,19 @@ export class Stage {
   // Tell the page where the picture rests, once the reader has stopped moving.
   report() {
     clearTimeout(this.later);
-    this.later = setTimeout(() => this.send("position", this.position), 350);
+    this.later = setTimeout(() => {
+      this.address();
+      this.send("position", this.position);
+    }, 350);
+  }
+
+  // The page puts the moment into the address. Had it not been there before, every rest were a step in the browser's history.
+  address() {
+    if (!this.linked) return;
+    const line = this.lines.find((one) => one.frame === this.position && one.id);
+    const url = new URL(location.href);
+    url.searchParams.set("at", line ? line.id : this.position);
+    if (url.search !== location.search) history.replaceState(history.state, "", url);
   }
 
   show(position, line = lineAt(this.lines, position)) {

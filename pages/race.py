@@ -42,7 +42,7 @@ if chosen:
     last = len(scene.frames) - 1
     key = f"race-{chosen.key}-{clock}"
     opened = moment.opening(key, scene, last)
-    place = stage(scene, keys, key, opened.position, autoplay=over and not opened.asked, wide=True)
+    place = stage(scene, keys, key, opened.position, autoplay=over and not opened.asked, wide=True, linked=True)
     moment.remember(place, scene)
     st.caption(t(f"clock.{clock}.about"))
     shown = handout.Shown("race", t("race.title"), chosen.traces, scene, min(place, last), chosen.origin, wide=True)

@@ -20,7 +20,7 @@ if chosen:
     scene = scenes.step(trace)
     opened = moment.opening(trace.header.id, scene, moment.resting(scene))
     key = f"step-{trace.header.id}"
-    position = stage(scene, [trace.header.method.key], key, opened.position, autoplay=not opened.asked)
+    position = stage(scene, [trace.header.method.key], key, opened.position, autoplay=not opened.asked, linked=True)
     moment.remember(position, scene)
     cards.asked(trace)
     place = min(position, len(scene.frames) - 1)

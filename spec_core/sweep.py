@@ -15,7 +15,7 @@ from spec_core.report import speedup
 from spec_core.run import chat_prompt
 from spec_core.trace import Prompt, Sampling, Trace, mean_tau, tidy, tokens_per_second
 
-PROMPTS, TOKENS, WARM_UP = 3, 32, 4
+PROMPTS, TOKENS, WARM_UP = 5, 32, 4  # a prompt of each of the five sets
 
 
 def candidate_runs(model: Model, one: Ready, prompts: Sequence[Prompt]) -> tuple[list[list[Trace]], list[Trace]]:

@@ -70,7 +70,7 @@ def show(told: Lesson, runs: Sequence[Trace], scene: Scene) -> int:
     key = f"{told.key}-{'-'.join(run.header.id for run in runs)}"
     opened = moment.opening(key, scene, scene.lines[0].frame if scene.lines else 0)
     hues = list(dict.fromkeys(run.header.method.key for run in runs))
-    position = stage(scene, hues, f"lesson-{key}", opened.position, autoplay=not opened.asked)
+    position = stage(scene, hues, f"lesson-{key}", opened.position, autoplay=not opened.asked, linked=True)
     moment.remember(position, scene)
     return min(position, len(scene.frames) - 1)
 

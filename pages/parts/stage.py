@@ -47,13 +47,23 @@ def version() -> str:
 
 
 def stage(
-    scene: Scene, methods: list[str], key: str, position: int = 0, autoplay: bool = False, wide: bool = False
+    scene: Scene,
+    methods: list[str],
+    key: str,
+    position: int = 0,
+    autoplay: bool = False,
+    wide: bool = False,
+    linked: bool = False,
 ) -> int:
-    """Show `scene` with the hues of `methods`; returns the frame it rests at. wide: no panel at its side."""
+    """Show `scene` with the hues of `methods`; returns the frame it rests at.
+
+    wide: no panel at its side. linked: the page puts that frame into the address (`moment.remember`).
+    """
     held = st.session_state.setdefault(f"stage.{key}", Held(language()))
     held.follow(language(), key not in st.session_state)
     place = position if held.place is None else held.place
-    data = payload(scene, manner(methods), place, autoplay and held.place is None, wide)
+    looks = manner(methods) | {"wide": wide, "linked": linked}
+    data = payload(scene, looks, place, autoplay and held.place is None)
     result = component(version())(
         data=data.encode(),  # as a dict, Streamlit would import pandas to look for tables in it
         key=key,
@@ -92,10 +102,10 @@ def manner(methods: list[str]) -> Data:
     }
 
 
-def payload(scene: Scene, manner: Data, position: int, autoplay: bool = False, wide: bool = False) -> str:
+def payload(scene: Scene, manner: Data, position: int, autoplay: bool = False) -> str:
     """All that the player needs to know, as JSON. The scene is most of it, and is not written anew for every reader."""
     name = hashlib.sha256(scene.json.encode()).hexdigest()[:12]
-    rest = json.dumps(manner | {"id": name, "position": position, "autoplay": autoplay, "wide": wide})
+    rest = json.dumps(manner | {"id": name, "position": position, "autoplay": autoplay})
     return f'{rest[:-1]}, "scene": {scene.json}}}'
 
 

@@ -28,5 +28,5 @@ METHOD = Method(
     build=build,
     network="dflash",
     order=6,
-    sweep=tuple({"block": block, "tokens": nodes} for block, nodes in ((4, 4), (4, 7), (6, 7), (6, 11))),
+    sweep=tuple({"block": block, "tokens": nodes} for block, nodes in ((4, 4), (4, 7), (6, 7), (6, 11), (8, 15))),
 )

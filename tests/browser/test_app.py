@@ -238,6 +238,17 @@ def test_on_a_phone_the_names_of_the_lanes_stay_when_the_race_is_scrolled(window
     assert 0 <= titles[0].bounding_box()["x"] - view.bounding_box()["x"] < 2
 
 
+def test_a_walk_through_a_run_is_one_step_of_the_browsers_history(window: Visit) -> None:
+    page = window(f"{STEP}&at=0")
+    before = page.evaluate("() => history.length")
+    for place in range(1, 6):
+        page.locator(".stage").press("ArrowRight")
+        page.wait_for_function(f"() => new URLSearchParams(location.search).get('at') === '{place}'")
+    page.wait_for_timeout(1500)  # the page has answered
+    assert page.evaluate("() => history.length") == before
+    assert parse_qs(urlsplit(page.url).query)["at"] == ["5"]
+
+
 def test_the_keyboard_reaches_what_the_pointer_does(window: Visit) -> None:
     page = window(f"{STEP}&at=20")
     stage = page.locator(".stage")
