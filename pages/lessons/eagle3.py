@@ -1,4 +1,4 @@
-"""EAGLE-3: three layers fused, free outputs, a vocabulary of its own, trained on its own guesses; the wait stays."""
+"""EAGLE-3: three layers fused, free outputs, a vocabulary of its own, trained on its own outputs; the wait stays."""
 
 from collections.abc import Mapping, Sequence
 

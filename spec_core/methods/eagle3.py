@@ -1,4 +1,4 @@
-"""EAGLE-3: fused low, middle and high features, its own vocabulary, trained on its own guesses; grown as EAGLE-2."""
+"""EAGLE-3: fused low, middle and high features, its own vocabulary, trained on its own outputs; grown as EAGLE-2."""
 
 from spec_core.contract import Curve, Method, Variant
 from spec_core.methods.eagle2 import SWEEP, build, tree_knobs
