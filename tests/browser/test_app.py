@@ -238,6 +238,21 @@ def test_on_a_phone_the_names_of_the_lanes_stay_when_the_race_is_scrolled(window
     assert 0 <= titles[0].bounding_box()["x"] - view.bounding_box()["x"] < 2
 
 
+def test_a_run_one_comes_back_to_stands_where_it_was_left(window: Visit) -> None:
+    page = window(f"{STEP}&at=3")
+    page.locator(".stage").press("ArrowRight")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('at') === '4'")
+    headline = page.locator(".stage .headline").inner_text()
+    page.get_by_role("radio", name="DFlash").click()
+    page.wait_for_function("() => new URLSearchParams(location.search).get('method') === 'dflash'")
+    page.wait_for_timeout(1000)
+    page.get_by_role("radio", name="EAGLE-3").click()
+    page.wait_for_function("() => new URLSearchParams(location.search).get('method') === 'eagle3'")
+    page.wait_for_timeout(1500)  # it would play by now
+    assert moment(page) == 4
+    assert page.locator(".stage .headline").inner_text() == headline
+
+
 def test_a_walk_through_a_run_is_one_step_of_the_browsers_history(window: Visit) -> None:
     page = window(f"{STEP}&at=0")
     before = page.evaluate("() => history.length")
