@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 
+from models.heads import DFlashHead
 from models.load import Model, Network
 from spec_core.contract import Clock, Knob, KnobError, Method
 from spec_core.methods import discover, find
@@ -187,6 +188,24 @@ def test_tokens_the_drafter_has_no_word_for_are_named(
     drafted = {token for step in trace.steps for token in step.draft.tokens[1:]}
     assert not drafted & set(outside)
     assert bool(outside) == (words is not None)  # this text has such tokens
+
+
+@pytest.mark.parametrize("key", ["dflash", "ddtree"])
+def test_a_block_of_few_words_names_what_it_cannot_say_too(
+    key: str, model: Model, networks: dict[str, Network]
+) -> None:
+    """As in the files of speculators, which give DFlash a vocabulary of its own."""
+    full = networks["dflash"].module
+    assert isinstance(full, DFlashHead)
+    few = DFlashHead(dataclasses.replace(full.config, draft_vocab=16))
+    few.load_state_dict(full.state_dict(), strict=False)
+    few.d2t = torch.arange(0, 64, 4) - torch.arange(16)
+    network = Network(few.requires_grad_(False), "few", "few0")
+    assert network.words == frozenset(range(0, 64, 4))
+    trace = collect(run(model, network, Request(find(key), Prompt("p", [5, 6], "ids"), modest(find(key)), budget=24)))
+    outside = [token for token in ids(trace) if token % 4]
+    assert outside
+    assert [token for step in trace.steps for token in step.beyond] == outside
 
 
 @pytest.mark.parametrize(("method", "knob"), ALL_KNOBS)
