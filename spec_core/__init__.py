@@ -8,6 +8,6 @@ import os
 if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
     os.environ["GOMP_SPINCOUNT"] = "5000"
 
-# PyTorch reads this when it takes its first memory: weights in pages of 2 MB instead of 4 kB, whose addresses the processor
-# need not look up all the time (Linux; docs/decisions.md, 35).
+# PyTorch reads this when it takes its first memory: weights in pages of 2 MB instead of 4 kB, whose addresses the
+# processor need not look up all the time (Linux; docs/decisions.md, 35).
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
