@@ -129,8 +129,7 @@ export class Stage {
     const moves = fresh && data.autoplay && !still();
     this.show(moves ? 0 : place, fresh ? undefined : this.line); // an untouched page shows how it moves: from the start to where it is to rest
     if (moves) this.play(place || this.lines[this.line + 1]?.frame);
-    const free = document.activeElement === document.body; // of several pictures the first takes the focus
-    if (fresh && data.present && free) this.root.focus({ preventScroll: true }); // a clicker's keys go where the focus is
+    if (fresh && data.present && data.leads) this.root.focus({ preventScroll: true }); // a clicker's keys go where the focus is
   }
 
   load(data) {

@@ -219,7 +219,9 @@ def bench(run: Trace) -> None:
     case = choose_case(run, cases)
     scene = trials.reject(run, case, say)
     hue = run.header.method.key
-    stage(scene, [hue], f"trial-{run.header.id}-{case.step}-{case.index}", len(scene.frames) - 1, wide=True)
+    stage(
+        scene, [hue], f"trial-{run.header.id}-{case.step}-{case.index}", len(scene.frames) - 1, wide=True, leads=False
+    )
     left, right = st.columns([3, 8], gap="medium")
     with left:
         rule = choose_rule()

@@ -112,7 +112,7 @@ def side_by_side(runs: Sequence[Turned], chosen: Turned) -> None:
         return
     st.markdown(t("eagle2.beside", {"one": first.value, "two": chosen.value}))
     scene = twins.picture((first.trace, chosen.trace), say)
-    stage(scene, [chosen.trace.header.method.key], f"turned-{chosen.trace.header.id}", 1)
+    stage(scene, [chosen.trace.header.method.key], f"turned-{chosen.trace.header.id}", 1, leads=False)
 
 
 def choose_knob(knobs: list[str]) -> str:

@@ -54,15 +54,17 @@ def stage(
     autoplay: bool = False,
     wide: bool = False,
     linked: bool = False,
+    leads: bool = True,
 ) -> int:
     """Show `scene` with the hues of `methods`; returns the frame it rests at.
 
-    wide: no panel at its side. linked: the page puts that frame into the address (`moment.remember`).
+    wide: no panel at its side. linked: the page puts that frame into the address (`moment.remember`). leads: it is
+    what the page is about, and has the clicker in present mode.
     """
     held = st.session_state.setdefault(f"stage.{key}", Held(language()))
     held.follow(language(), key not in st.session_state)
     place = position if held.place is None else held.place
-    looks = manner(methods) | {"wide": wide, "linked": linked}
+    looks = manner(methods) | {"wide": wide, "linked": linked, "leads": leads}
     data = payload(scene, looks, place, autoplay and held.place is None)
     result = component(version())(
         data=data.encode(),  # as a dict, Streamlit would import pandas to look for tables in it

@@ -88,7 +88,7 @@ def show(trace: Trace, name: str) -> None:
     """The run, resting where the first step's draft has been judged: it continues the same text in every run."""
     scene = scenes.step(trace)
     ends = [i for i, frame in enumerate(scene.frames) if frame.stop and frame.at == 1]
-    stage(scene, [trace.header.method.key], f"turn-{name}", max(0, ends[0] - 1) if ends else 0)
+    stage(scene, [trace.header.method.key], f"turn-{name}", max(0, ends[0] - 1) if ends else 0, leads=False)
     st.caption(cards.badge(trace, "replay"))
 
 
