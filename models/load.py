@@ -81,6 +81,11 @@ class Network:
         return len(self.module.layers) if isinstance(self.module, DFlashHead) else 1
 
     @property
+    def block(self) -> int:
+        """Slots of the blocks it was trained with; 0 where it drafts no blocks."""
+        return self.module.config.block_size if isinstance(self.module, DFlashHead) else 0
+
+    @property
     def head_rows(self) -> int:
         """Rows of its own LM head; 0 where it borrows the target's."""
         return 0 if isinstance(self.module, EagleHead) else self.module.config.draft_vocab

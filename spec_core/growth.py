@@ -14,11 +14,11 @@ from torch import Tensor
 from models.heads import Eagle3Head, EagleHead, new_cache
 from models.load import Model, Network
 from spec_core.contract import Clock, Draft
+from spec_core.target import CHUNK
 from spec_core.trace import DraftTree, Losers, Sampling, tidy
 from spec_core.tree import chain, losers
 from spec_core.verify import draw, law
 
-CHUNK = 512  # rows of a prompt per pass: bounds the mask, changes no result
 CHAIN_LOOK = 10  # candidates ranked at each place of a chain, to show what lost
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import msgspec
 import torch
 
-from models.heads import DFlashHead
 from models.load import Model, Network, load_network
 from spec_core.contract import Clock, Method
 from spec_core.decode import Plan, decode, named
@@ -120,9 +119,8 @@ def check_kind(method: Method, network: Network | None) -> None:
 
 def as_trained(method: Method, network: Network | None) -> dict[str, KnobValue]:
     """The knobs that weights prescribe: a block of another length than they were made for is filled differently."""
-    head = network.module if network else None
-    names = {knob.name for knob in method.knobs}
-    return {"block": head.config.block_size} if isinstance(head, DFlashHead) and "block" in names else {}
+    block = network.block if network else 0
+    return {"block": block} if block and any(knob.name == "block" for knob in method.knobs) else {}
 
 
 def run(

@@ -69,6 +69,13 @@ def one_of(options: Sequence[str]) -> Callable[[str], str]:
     return read
 
 
+def a_number_of(steps: Sequence[int]) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        return steps[steps.index(int(text))]
+
+    return read
+
+
 def some_of(options: Sequence[str]) -> Callable[[str], list[str]]:
     """Words with commas between them; unknown ones are left out, and none at all is an error."""
 

@@ -1,12 +1,12 @@
 """Charts below the lessons on the EAGLE family, from recordings."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 from pages.parts import cards, charts, recorded, source, whatif
-from pages.parts.address import note, one_of, restore
+from pages.parts.address import a_number_of, note, one_of, restore
 from pages.parts.colours import look, theme
 from pages.parts.findings import PUBLISHED, recordings, share_of
 from pages.parts.paper import blank
@@ -126,18 +126,9 @@ def choose_value(knob: str, runs: list[Turned]) -> Turned:
     """The slider has a stop for every value recorded."""
     by_value = {run.value: run for run in runs}
     middle, state = runs[len(runs) // 2].value, f"turned {knob}"
-    restore(knob, value_of(by_value), middle, state)
+    restore(knob, a_number_of(list(by_value)), middle, state)
     st.select_slider(t("eagle2.value"), list(by_value), key=state)
     return by_value[note(knob, middle, str, state)]
-
-
-def value_of(recorded: Container[int]) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if int(text) not in recorded:
-            raise ValueError(text)
-        return int(text)
-
-    return read
 
 
 def numbers(trace: Trace) -> dict[str, str]:

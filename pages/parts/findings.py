@@ -1,12 +1,12 @@
 """What follows from a measurement, section by section: time split, LM heads, what-if, the sweep, acceptance."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.parts import charts, recorded, source, whatif
-from pages.parts.address import note, number, restore
+from pages.parts.address import a_number_of, note, number, restore
 from pages.parts.machines import Machine
 from pages.parts.once import once
 from pages.parts.state import desk
@@ -81,13 +81,6 @@ def kept_steps(key: str, label: str, help: str, steps: Sequence[int]) -> int:
     restore(key, a_number_of(steps), steps[0])
     st.select_slider(t(label), steps, key=key, help=t(help))
     return note(key, steps[0], str)
-
-
-def a_number_of(steps: Sequence[int]) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        return steps[steps.index(int(text))]
-
-    return read
 
 
 def choose_acceptance(place: DeltaGenerator) -> float | None:

@@ -11,12 +11,24 @@ import pytest
 import torch
 
 from models import shapes
+from models.layers import Linear
 from models.load import Model, Network
 from spec_core import contention, measurement, worker
 from spec_core.contract import Clock
 from spec_core.job import Failure, Gone, LatencySpec, Spec, Timing, decode_answer
 from spec_core.jobs import Jobs, Limits
-from spec_core.measure import Plan, Subject, collect, command, equipped, file_name, measure, table, works
+from spec_core.measure import (
+    Plan,
+    Subject,
+    collect,
+    command,
+    equipped,
+    file_name,
+    head_works,
+    measure,
+    table,
+    works,
+)
 from spec_core.measurement import (
     Finish,
     Line,
@@ -460,3 +472,12 @@ def test_a_wrong_argument_is_one_line_and_status_2(
 ) -> None:
     assert command(["--target", spec.target, "--device", "cpu", *given]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_head_narrower_than_its_target_is_timed_too() -> None:
+    model = toy_model()
+    assert model.decoder.config.hidden == 32
+    for work in head_works(model, Linear(16, 48), 48, 3):
+        clock = Clock()
+        work.do(clock)
+        assert [one.kind for one in clock.passes if one.kind != "host"] == ["head"]

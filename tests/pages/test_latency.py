@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from pages.parts import charts, costs, machines, source, whatif
+from pages.parts import charts, costs, findings, machines, recorded, source, whatif
 from pages.parts.text import catalogue
 from spec_core import measurement
 from spec_core.measure import Plan, Subject, collect, measure
@@ -383,7 +384,6 @@ def test_calibration_counts_guesses_whose_parent_held(trace: Trace) -> None:
 
 
 def test_the_sweep_marks_the_fastest_and_names_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pages.parts import findings
 
     tried = [Tried("lookup", {"tokens": n}, n, 1.5, 10.0 * n, n / 4) for n in (2, 6, 4)]
     monkeypatch.setattr(findings, "read", lambda: Measured("D", "2026-01-01", {}, tried))
@@ -391,3 +391,18 @@ def test_the_sweep_marks_the_fastest_and_names_its_setting(monkeypatch: pytest.M
     (trace,) = figures(at)[4]["data"]
     assert trace["marker"]["symbol"] == ["circle-open", "star", "circle-open"]
     assert "1.50×" in trace["text"][1]
+
+
+def test_a_readers_run_has_a_cell_of_its_own_or_none() -> None:
+    """A run at a recorded temperature, or of another target, must not change what was measured."""
+    base = load(next(recorded.FOLDER.glob("*.eagle3.published.jsonl.gz")))
+
+    def at(temperature: float, target: str = base.header.target.hash) -> Trace:
+        sampling = msgspec.structs.replace(base.header.sampling, temperature=temperature)
+        network = msgspec.structs.replace(base.header.target, hash=target)
+        header = msgspec.structs.replace(base.header, sampling=sampling, target=network)
+        return msgspec.structs.replace(base, header=header)
+
+    assert findings.elsewhere(at(0.7), [base])
+    assert not findings.elsewhere(at(0.0), [base])
+    assert not findings.elsewhere(at(0.7, "another"), [base])
