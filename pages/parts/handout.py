@@ -101,7 +101,7 @@ def alone(
     scene: Scene, position: int, manner: stage.Data, around: dict[str, str], wide: bool = False, template: Path = ALONE
 ) -> bytes:
     """The whole picture in one HTML file: the same player, its data, no request to anywhere."""
-    data = stage.payload(scene, manner | {"wide": wide}, position)
+    data = stage.payload(scene, manner | {"wide": wide, "leads": True}, position)
     filled = {
         "colours": variables(),
         "style": stage.style(),
