@@ -13,7 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.cache import KVCache
+from models.codes import encode
 
+TILED = 64  # rows up to which a coded weight is quickest on a processor with AVX-512 …
+NARROW = 16  # … and on one without
 FEW = 3  # rows for which reading a weight as it lies is as quick …
 MANY = 64  # … and from which on it is as quick again on Intel
 TYPICAL = 16  # rows that a packed weight is laid out for
@@ -62,6 +65,29 @@ class IntelPacked(Packed):
         return torch.ops.mkl._mkl_linear(x, self.weight, self.plain, self.bias, rows)
 
 
+class Coded(Packed):
+    """The same with a copy of W in the bits it was published with, which is several times less to read; for more rows
+    than `most` another copy, or W itself.
+
+    Raises RuntimeError for a weight that has no coding, and where nothing can multiply with one.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        from models import tiles  # only where it is used: llvmlite may be missing
+
+        if (codes := encode(weight)) is None:
+            raise tiles.Unsuitable("these are no weights of few bits")
+        self.plain, self.bias = weight, bias
+        self.few = tiles.Product(codes)
+        self.most = TILED if tiles.wide_registers() else NARROW
+        self.many = None if tiles.wide_registers() else pack_wide(weight, bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.numel() // x.shape[-1] <= self.most:
+            return self.few(x) if self.bias is None else self.few(x).add_(self.bias)
+        return self.many(x) if self.many else F.linear(x, self.plain, self.bias)
+
+
 @cache
 def on_intel() -> bool:
     """Whether the processor is Intel's, as the system says."""
@@ -77,16 +103,20 @@ def on_cpu(weight: Tensor) -> bool:
 
 
 def pack(weight: Tensor, bias: Tensor | None = None) -> Packed | None:
-    """The packed form of `weight` [out, in], or None where this device or build has no use for it."""
+    """The quickest form of `weight` [out, in], or None where this device or build has no use for one."""
     if not on_cpu(weight):
         return None
-    return attempt(IntelPacked, weight, bias) if on_intel() else attempt(Packed, weight, bias)
+    return attempt(Coded, weight, bias) or pack_wide(weight, bias)
+
+
+def pack_wide(weight: Tensor, bias: Tensor | None) -> Packed | None:
+    return attempt(IntelPacked if on_intel() else Packed, weight, bias)
 
 
 def attempt(kind: type[Packed], weight: Tensor, bias: Tensor | None) -> Packed | None:
     try:
         packed = kind(weight, bias)
-    except (AttributeError, RuntimeError, NotImplementedError):
+    except (AttributeError, ImportError, RuntimeError, NotImplementedError):
         return None
     return packed if packed.agrees() else None
 

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 OURS = ("models", "spec_core", "pages", "app")
-TENSORS = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "models")
+TENSORS = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "llvmlite", "models")
 RUNNING = tuple(
     f"spec_core.{name}"
     for name in (
