@@ -31,14 +31,19 @@ class KVCache:
 
         `length` moves only with `advance`, once every layer of a pass has written.
         """
-        end = self.length + k.shape[2]
+        keys, values = self.room(layer, k.shape[2])
+        keys[:, :, self.length :] = k
+        values[:, :, self.length :] = v
+        return keys, values
+
+    def room(self, layer: int, rows: int) -> tuple[Tensor, Tensor]:
+        """Views of a layer's keys and values with `rows` rows to be written behind the first `length`."""
+        end = self.length + rows
         if end > self.capacity:
             raise ValueError(
                 f"the cache holds {self.capacity} rows and {end} were asked for: "
                 "use a shorter prompt, a smaller draft or a larger context limit"
             )
-        self.keys[layer, :, :, self.length : end] = k
-        self.values[layer, :, :, self.length : end] = v
         return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
 
     def reserve(self, rows: int) -> None:

@@ -25,6 +25,11 @@ class Codes:
     data: Tensor
     scales: Tensor
 
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+        return self.data.nbytes + self.scales.nbytes
+
 
 def grouped(rows: Tensor) -> Tensor:
     """[out, n] → [out / 32, n, 32]: the outputs of a group beside each other."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,12 @@ from torch import Tensor, nn
 from models.cache import KVCache
 from models.codes import encode
 
+if TYPE_CHECKING:
+    from models.fused import Turn
+
+Made = TypeVar("Made")
+
+ALONE = 16  # rows up to which one thread does small things quickest
 TILED = 64  # rows up to which a coded weight is quickest on a processor with AVX-512 …
 NARROW = 16  # … and on one without
 FEW = 3  # rows for which reading a weight as it lies is as quick …
@@ -102,11 +109,11 @@ def on_cpu(weight: Tensor) -> bool:
     return weight.device.type == "cpu" and weight.dtype == torch.float32
 
 
-def pack(weight: Tensor, bias: Tensor | None = None) -> Packed | None:
+def pack(weight: Tensor, bias: Tensor | None = None, few_bits: bool = False) -> Packed | None:
     """The quickest form of `weight` [out, in], or None where this device or build has no use for one."""
     if not on_cpu(weight):
         return None
-    return attempt(Coded, weight, bias) or pack_wide(weight, bias)
+    return few_bits and attempt(Coded, weight, bias) or pack_wide(weight, bias)
 
 
 def pack_wide(weight: Tensor, bias: Tensor | None) -> Packed | None:
@@ -129,8 +136,28 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return self.packed(x) if self.packed else F.linear(x, self.weight, self.bias)
 
-    def speed_up(self) -> None:
-        self.packed = pack(self.weight.detach(), None if self.bias is None else self.bias.detach())
+    def speed_up(self, few_bits: bool = False) -> None:
+        self.packed = pack(self.weight.detach(), None if self.bias is None else self.bias.detach(), few_bits)
+
+
+def compiled() -> Any:
+    """`models.fused`, where llvmlite is installed."""
+    from models import fused
+
+    return fused
+
+
+def fused(make: Callable[[], Made]) -> Made | None:
+    """What `make` compiles, or None where that cannot be."""
+    try:
+        return make()
+    except (ImportError, RuntimeError):
+        return None
+
+
+def is_few(x: Tensor) -> bool:
+    """Rows that one thread is soon done with."""
+    return x.numel() // x.shape[-1] <= ALONE
 
 
 def joined(parts: Sequence[Linear]) -> Tensor:
@@ -144,6 +171,7 @@ def joined(parts: Sequence[Linear]) -> Tensor:
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x²) + eps) · weight."""
 
+    few: Callable[[Tensor], Tensor] | None = None
     quick: tuple[Tensor, Tensor] | None = None
 
     def __init__(self, size: int, eps: float):
@@ -152,6 +180,8 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.few and is_few(x):
+            return self.few(x)
         if self.quick is None:
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         gain, floor = self.quick
@@ -162,6 +192,7 @@ class RMSNorm(nn.Module):
         """PyTorch makes nine small calls of `rms_norm` on CPU; by the length of a row it takes four."""
         if on_cpu(self.weight):
             size = self.weight.numel()
+            self.few = fused(lambda: compiled().Norm(self.weight.detach(), self.eps))
             self.quick = (self.weight.detach() * size**0.5, torch.tensor((size * self.eps) ** 0.5))
 
 
@@ -233,6 +264,7 @@ class Attention(nn.Module):
     """Grouped-query attention with RoPE, optional biases and per-head q/k norm."""
 
     qkv: Packed | None = None
+    turn: "Turn | None" = None
 
     def __init__(self, shape: AttentionShape):
         super().__init__()
@@ -247,15 +279,16 @@ class Attention(nn.Module):
             self.q_norm = RMSNorm(shape.head_dim, shape.eps)
             self.k_norm = RMSNorm(shape.head_dim, shape.eps)
 
-    def speed_up(self) -> None:
+    def speed_up(self, few_bits: bool = False) -> None:
         parts = (self.q_proj, self.k_proj, self.v_proj)
         bias = torch.cat([p.bias.detach() for p in parts]) if self.shape.qkv_bias else None
-        self.qkv = pack(joined(parts), bias)
+        self.qkv = pack(joined(parts), bias, few_bits)
+        if self.qkv and not self.shape.qk_norm:
+            self.turn = fused(lambda: compiled().Turn(self.shape.heads, self.shape.kv_heads, self.shape.head_dim))
 
     def project(self, x: Tensor) -> Tensor:
-        """x [B, n, input] → q, k, v heads in one tensor [B, heads + 2 kv_heads, n, head_dim]."""
-        flat = self.qkv(x) if self.qkv else torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
-        return flat.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
+        """x [B, n, input] → rows of q, k, v heads [B, n, (heads + 2 kv_heads) · head_dim]."""
+        return self.qkv(x) if self.qkv else torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
 
     def forward(
         self,
@@ -268,16 +301,24 @@ class Attention(nn.Module):
         context: int = 0,
     ) -> Tensor:
         """x [B, n, input]; its first `context` rows lend keys and values only. Returns [B, n - context, hidden]."""
+        flat = self.project(x)
+        if self.turn and cache is not None and x.shape[0] == 1 and is_few(x):
+            q, k, v = self.turn(flat, cos, sin, cache, layer, context)
+        else:
+            q, k, v = self.parts(flat, cos, sin, context)
+            if cache is not None:
+                k, v = cache.append(layer, k, v)
+        return self.o_proj(attend(q, k, v, scores))
+
+    def parts(self, flat: Tensor, cos: Tensor, sin: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
+        """What `project` gives → turned q [B, heads, n - context, dim], turned k and v [B, kv_heads, n, dim]."""
         heads, kv = self.shape.heads, self.shape.kv_heads
-        rows = self.project(x)
+        rows = flat.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
         if self.shape.qk_norm:
             q, k, v = rows.split([heads, kv, kv], dim=1)
             rows = torch.cat([self.q_norm(q), self.k_norm(k), v], dim=1)
         turned = rotate(rows[:, : heads + kv], cos, sin)
-        q, k, v = turned[:, :heads, context:], turned[:, heads:], rows[:, heads + kv :]
-        if cache is not None:
-            k, v = cache.append(layer, k, v)
-        return self.o_proj(attend(q, k, v, scores))
+        return turned[:, :heads, context:], turned[:, heads:], rows[:, heads + kv :]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scores: Tensor | None) -> Tensor:
@@ -295,6 +336,7 @@ class MLP(nn.Module):
     """down(silu(gate x) · up x)."""
 
     gate_up: Packed | None = None
+    gate: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self, hidden: int, ffn: int):
         super().__init__()
@@ -302,34 +344,49 @@ class MLP(nn.Module):
         self.up_proj = Linear(hidden, ffn, bias=False)
         self.down_proj = Linear(ffn, hidden, bias=False)
 
-    def speed_up(self) -> None:
-        self.gate_up = pack(joined((self.gate_proj, self.up_proj)))
+    def speed_up(self, few_bits: bool = False) -> None:
+        self.gate_up = pack(joined((self.gate_proj, self.up_proj)), few_bits=few_bits)
+        self.gate = fused(lambda: compiled().Gate(self.gate_proj.out_features)) if self.gate_up else None
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.gate_up:
-            gate, up = self.gate_up(x).chunk(2, dim=-1)
-        else:
-            gate, up = self.gate_proj(x), self.up_proj(x)
+        if self.gate_up is None:
+            return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        both = self.gate_up(x)
+        if self.gate and is_few(x):
+            return self.down_proj(self.gate(both))
+        gate, up = both.chunk(2, dim=-1)
         return self.down_proj(F.silu(gate) * up)
 
 
-def speed_up(network: nn.Module) -> None:
-    """Give a finished network its short cuts (CPU, fp32). Not for training: packed weights do not follow updates."""
-    fused: set[nn.Module] = set()
+def speed_up(network: nn.Module, few_bits: bool = False) -> None:
+    """Give a finished network its short cuts (CPU, fp32). Not for training: packed weights do not follow updates.
+
+    few_bits: read weights in the bits they were published with, where these give them back exactly.
+    """
+    joint: set[nn.Module] = set()
     for module in network.modules():
         if isinstance(module, Attention):
-            module.speed_up()
-            fused |= {module.q_proj, module.k_proj, module.v_proj}
+            module.speed_up(few_bits)
+            joint |= {module.q_proj, module.k_proj, module.v_proj}
         elif isinstance(module, MLP):
-            module.speed_up()
-            fused |= {module.gate_proj, module.up_proj}
+            module.speed_up(few_bits)
+            joint |= {module.gate_proj, module.up_proj}
     for module in network.modules():
-        if isinstance(module, RMSNorm) or (isinstance(module, Linear) and module not in fused):
+        if isinstance(module, Linear) and module not in joint:
+            module.speed_up(few_bits)
+        elif isinstance(module, RMSNorm):
             module.speed_up()
 
 
 def default_inv_freq(theta: float, head_dim: int) -> tuple[float, ...]:
     return tuple(math.pow(theta, -2 * i / head_dim) for i in range(head_dim // 2))
+
+
+def bytes_a_weight(network: nn.Module) -> float:
+    """What is read of a weight on average, in bytes; 0 where all are read as they lie in memory."""
+    found = [getattr(module, name, None) for module in network.modules() for name in ("packed", "qkv", "gate_up")]
+    coded = [one for one in found if isinstance(one, Coded)]
+    return sum(one.few.codes.bytes for one in coded) / max(1, sum(one.plain.numel() for one in coded))
 
 
 LMHead = Callable[[Tensor], Tensor]  # rows [.., hidden] → logits [.., vocab]

@@ -10,11 +10,12 @@ from models import catalog, files, formats, gguf
 from models.decoder import ConfigError, Decoder, DecoderConfig, read_config
 from models.fetch import fetch_embedded
 from models.heads import DFlashHead, DrafterNetwork, Eagle3Head, EagleHead
-from models.layers import speed_up
+from models.layers import bytes_a_weight, speed_up
 from models.memory import ROOM, copies, free_bytes, size
 from models.tokenizer import Tokenizer
 
 WANTED = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+FEW_BITS = "fewbits"
 EMBEDDING = "model.embed_tokens.weight"
 
 
@@ -32,6 +33,17 @@ class Model:
     hash: str
     stops: frozenset[int]
     drafters: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def few_bits(self) -> bool:
+        """Whether its weights are read in the bits they were published with."""
+        return bytes_a_weight(self.decoder) > 0
+
+    @property
+    def number_type(self) -> str:
+        """What it computes in, and how its weights are read where that is not the same."""
+        name = str(self.decoder.dtype).removeprefix("torch.")
+        return f"{name} (few bits)" if self.few_bits else name
 
     @property
     def device(self) -> torch.device:
@@ -122,8 +134,16 @@ def pick_device(name: str = "auto") -> torch.device:
 
 def pick_dtype(device: torch.device, name: str = "auto", stored: torch.dtype = torch.bfloat16) -> torch.dtype:
     """auto: fp32 on CPU, where exactness is the point; on CUDA the half type it is `stored` in, bf16 for fp32 ones,
-    fp16 where bf16 is not native. stored: as it is in the file."""
+    fp16 where bf16 is not native. DRAFTSCOPE_DTYPE overrides auto.
+
+    stored: as it is in the file. fewbits: fp32 on CPU, with weights read in the bits they were published with.
+    """
+    if name == "auto":
+        name = os.environ.get("DRAFTSCOPE_DTYPE", "auto")
+    if name == FEW_BITS and device.type != "cpu":
+        raise LoadError(f"dtype {FEW_BITS} is for the processor: choose another one, or --device cpu")
     known = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "stored": stored}
+    known[FEW_BITS] = torch.float32
     if name == "auto":
         native = device.type == "cuda" and torch.cuda.is_bf16_supported()
         half = "bf16" if native and stored != torch.float16 else "fp16"
@@ -131,6 +151,10 @@ def pick_dtype(device: torch.device, name: str = "auto", stored: torch.dtype = t
     if name not in known:
         raise LoadError(f"dtype {name!r}: choose one of {', '.join(known)}")
     return known[name]
+
+
+def asks_few_bits(name: str) -> bool:
+    return (os.environ.get("DRAFTSCOPE_DTYPE") if name == "auto" else name) == FEW_BITS
 
 
 def resolve(source: str) -> Path:
@@ -192,11 +216,16 @@ def read_decoder(folder: Path, device: torch.device, dtype: str) -> Decoder:
     tensors = {name: t for name, t in files.read_tensors(folder).items() if "rotary_emb" not in name}
     files.check_types(tensors)
     kind = fitting(config, files.stored_dtype(tensors), device, dtype)
-    return assemble(config, tensors, device, kind, folder.name)
+    return assemble(config, tensors, device, kind, folder.name, asks_few_bits(dtype))
 
 
 def assemble(
-    config: DecoderConfig, tensors: files.Tensors, device: torch.device, kind: torch.dtype, name: str
+    config: DecoderConfig,
+    tensors: files.Tensors,
+    device: torch.device,
+    kind: torch.dtype,
+    name: str,
+    few_bits: bool = False,
 ) -> Decoder:
     """Weights under Hugging Face's names → a decoder on `device`, ready to run."""
     with torch.device("meta"):
@@ -212,7 +241,7 @@ def assemble(
         decoder.lm_head.weight = decoder.model.embed_tokens.weight  # one weight again, so that it is copied once
     decoder = decoder.to(device=device, dtype=kind).eval().requires_grad_(False)
     files.check_finite(decoder.named_parameters())
-    speed_up(decoder)
+    speed_up(decoder, few_bits)
     return decoder
 
 
@@ -244,7 +273,7 @@ def load_gguf(path: Path, pair: catalog.Pair, device: torch.device, dtype: str) 
     """A target that is one GGUF file."""
     file = gguf.File.open(path)
     kind = fitting(file.config, file.stored, device, dtype)
-    decoder = assemble(file.config, dict(file.tensors(kind)), device, kind, path.name)
+    decoder = assemble(file.config, dict(file.tensors(kind)), device, kind, path.name, asks_few_bits(dtype))
     tokenizer = gguf.tokenizer(file)
     stops = gguf.stops(file) | tokenizer.stops()
     return Model(decoder, tokenizer, path.stem, files.digest([path]), frozenset(stops), dict(pair.drafters))
@@ -282,5 +311,5 @@ def same_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
 def finish(module: DrafterNetwork, model: Model, id: str, hash: str) -> Network:
     """Put a network where its target is, in the target's number type, with packed weights."""
     module = module.to(device=model.device, dtype=model.decoder.dtype).eval().requires_grad_(False)
-    speed_up(module)
+    speed_up(module, model.few_bits)
     return Network(module, id, hash)

@@ -6,96 +6,39 @@ runs in PyTorch's own threads: a second pool of threads would wake while the fir
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from llvmlite import binding, ir
+from llvmlite import ir
 from torch import Tensor
 
-from models.codes import BLOCK, GROUP, LANES, Codes
+from models.codes import BLOCK, GROUP, Codes
+from models.vectors import (
+    BYTE,
+    FLOAT,
+    FLOATS,
+    LANES,
+    SHORT,
+    SIZE,
+    VECTOR,
+    WHOLE,
+    WHOLES,
+    Pair,
+    Unsuitable,
+    Writer,
+    begin,
+    compiled,
+    each,
+    number,
+    wide_registers,
+)
 
-FLOAT, BYTE, SHORT, WHOLE, SIZE = ir.FloatType(), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
-FLOATS, WHOLES = ir.VectorType(FLOAT, LANES), ir.VectorType(WHOLE, LANES)
 JOB = ("x", "data", "scales", "out", "rows", "wide", "groups")  # addresses and sizes, eight bytes each
 THREAD, THREADS = "omp_get_thread_num", "omp_get_num_threads"
-
-Pair = tuple[Any, Any]  # the two vectors of a group
-
-
-class Unsuitable(RuntimeError):
-    """This processor or build of PyTorch cannot run a tile."""
-
-
-def number(value: int) -> ir.Constant:
-    return ir.Constant(SIZE, value)
-
-
-def each(value: float, kind: ir.VectorType = FLOATS) -> ir.Constant:
-    return ir.Constant(kind, [value] * LANES)
-
-
-class Writer(ir.IRBuilder):
-    """LLVM's builder with the verbs that are needed here; an address is a whole number."""
-
-    def plus(self, base: Any, *terms: tuple[Any, int]) -> Any:
-        """base + number · bytes for each term."""
-        for count, size in terms:
-            base = self.add(base, self.mul(count, number(size)))
-        return base
-
-    def read(self, address: Any, kind: Any) -> Any:
-        return self.load(self.inttoptr(address, kind.as_pointer()), align=1)
-
-    def write(self, value: Any, address: Any) -> None:
-        self.store(value, self.inttoptr(address, value.type.as_pointer()), align=1)
-
-    def pair(self, address: Any, kind: ir.VectorType) -> Pair:
-        """Two vectors that lie behind each other."""
-        size = LANES * (4 if kind is FLOATS else kind.element.width // 8)
-        return self.read(address, kind), self.read(self.add(address, number(size)), kind)
-
-    def spread(self, value: Any) -> Any:
-        """One number in every lane."""
-        nothing = ir.Constant(FLOATS, ir.Undefined)
-        first = self.insert_element(nothing, value, ir.Constant(WHOLE, 0))
-        return self.shuffle_vector(first, nothing, each(0, WHOLES))
-
-    def fused(self, x: Any, y: Any, z: Any) -> Any:
-        """x · y + z, rounded once."""
-        name = f"llvm.fma.v{LANES}f32"
-        kind = ir.FunctionType(FLOATS, [FLOATS] * 3)
-        return self.call(self.module.globals.get(name) or ir.Function(self.module, kind, name), [x, y, z])
-
-    def zeros(self, count: int) -> list[Any]:
-        """Variables, which the compiler keeps in registers while there are some left."""
-        variables = [self.alloca(FLOATS) for _ in range(count)]
-        self.clear(variables)
-        return variables
-
-    def clear(self, variables: list[Any]) -> None:
-        for variable in variables:
-            self.store(each(0.0), variable)
-
-    @contextmanager
-    def count(self, first: Any, last: Any) -> Iterator[Any]:
-        """A loop over first … last - 1."""
-        before = self.block
-        head, body, after = (self.append_basic_block(name) for name in ("head", "body", "after"))
-        self.branch(head)
-        self.position_at_end(head)
-        index = self.phi(SIZE)
-        index.add_incoming(first, before)
-        self.cbranch(self.icmp_signed("<", index, last), body, after)
-        self.position_at_end(body)
-        yield index
-        index.add_incoming(self.add(index, number(1)), self.block)
-        self.branch(head)
-        self.position_at_end(after)
 
 
 def from_nibbles(w: Writer, at: Any, scales: list[Pair]) -> list[Any]:
@@ -141,17 +84,16 @@ def tile(module: ir.Module, layout: Layout, rows: int) -> ir.Function:
 
     The 32 products of a block are summed by themselves first: so long sums lose no more than a library's.
     """
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [SIZE] * 6), f"tile{rows}")
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    x, data, scales, out, wide, outs = function.args
-    w = Writer(function.append_basic_block())
+    w = begin(module, f"tile{rows}", 6)
+    w.function.linkage = "internal"
+    w.function.attributes.add("noinline")
+    x, data, scales, out, wide, outs = w.function.args
     sums, block_sums = w.zeros(2 * rows), w.zeros(2 * rows)
-    with w.count(number(0), w.udiv(wide, number(BLOCK))) as block:
+    with w.count(w.udiv(wide, number(BLOCK))) as block:
         w.clear(block_sums)
         base = w.plus(scales, (block, layout.scales))
-        found = [w.pair(w.add(base, number(GROUP * 4 * kind)), FLOATS) for kind in range(layout.kinds)]
-        with w.count(number(0), number(BLOCK)) as step:
+        found = [w.pair(w.add(base, number(GROUP * 4 * kind))) for kind in range(layout.kinds)]
+        with w.count(number(BLOCK)) as step:
             k = w.plus(step, (block, BLOCK))
             weights = layout.widen(w, w.plus(data, (k, layout.stride)), found)
             for row in range(rows):
@@ -161,9 +103,9 @@ def tile(module: ir.Module, layout: Layout, rows: int) -> ir.Function:
         for total, part in zip(sums, block_sums, strict=True):
             w.store(w.fadd(w.load(total), w.load(part)), total)
     for index, total in enumerate(sums):
-        w.write(w.load(total), w.plus(w.add(out, number(4 * LANES * (index % 2))), (outs, 4 * (index // 2))))
+        w.write(w.load(total), w.plus(w.add(out, number(VECTOR * (index % 2))), (outs, 4 * (index // 2))))
     w.ret_void()
-    return function
+    return w.function
 
 
 def choose(w: Writer, left: Any, tiles: list[ir.Function], args: list[Any]) -> None:
@@ -184,10 +126,9 @@ def choose(w: Writer, left: Any, tiles: list[ir.Function], args: list[Any]) -> N
 def work(module: ir.Module, layout: Layout, most: int, omp: dict[str, int]) -> None:
     """work(job): one thread's share of it; an item is `most` rows of one group."""
     tiles = [tile(module, layout, rows) for rows in range(1, most + 1)]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [SIZE]), "work")
-    w = Writer(function.append_basic_block())
+    w = begin(module, "work", 1)
     x, data, scales, out, rows, wide, groups = (
-        w.read(w.add(function.args[0], number(8 * i)), SIZE) for i in range(len(JOB))
+        w.read(w.add(w.function.args[0], number(8 * i)), SIZE) for i in range(len(JOB))
     )
     asked = ir.FunctionType(WHOLE, []).as_pointer()
     me, team = (w.sext(w.call(w.inttoptr(number(omp[name]), asked), []), SIZE) for name in (THREAD, THREADS))
@@ -195,7 +136,7 @@ def work(module: ir.Module, layout: Layout, most: int, omp: dict[str, int]) -> N
     batches = w.udiv(w.add(rows, number(most - 1)), number(most))
     items = w.mul(groups, batches)
     first, last = w.udiv(w.mul(items, me), team), w.udiv(w.mul(items, w.add(me, number(1))), team)
-    with w.count(first, last) as item:
+    with w.count(last, first) as item:
         group, start = w.udiv(item, batches), w.mul(w.urem(item, batches), number(most))
         args = [
             w.plus(x, (w.mul(start, wide), 4)),
@@ -222,39 +163,14 @@ def openmp() -> Any:
     raise Unsuitable("PyTorch brought no OpenMP library with GNU's entry")
 
 
-def machine() -> Any:
-    """LLVM's picture of this processor; each engine owns one of its own."""
-    features = binding.get_host_cpu_features()
-    if not features.get("avx2") or not features.get("fma"):
-        raise Unsuitable("tiles are for processors with AVX2")
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    target = binding.Target.from_default_triple()
-    return target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features.flatten(), opt=3)
-
-
-def wide_registers() -> bool:
-    """AVX-512: twice as wide, and twice as many."""
-    return bool(binding.get_host_cpu_features().get("avx512f"))
-
-
 @cache
 def engine(coding: str) -> Any:
     """The compiled tiles of a coding; their code goes when this does."""
     library = openmp()
     entries = {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in (THREAD, THREADS)}
     module = ir.Module()
-    module.triple = binding.get_default_triple()
     work(module, LAYOUTS[coding], 12 if wide_registers() else 8, entries)
-    parsed = binding.parse_assembly(str(module))
-    options = binding.create_pipeline_tuning_options(speed_level=3)
-    options.loop_unrolling = False  # no gain, and seconds of compiling
-    target = machine()
-    passes = binding.create_pass_builder(target, options)
-    passes.getModulePassManager().run(parsed, passes)
-    made = binding.create_mcjit_compiler(parsed, target)
-    made.finalize_object()
-    return made
+    return compiled(module)
 
 
 class Product:

@@ -128,7 +128,7 @@ def report(bench: Bench, ratios: dict[str, Ratio], skipped: dict[str, str]) -> R
         date=datetime.date.today().isoformat(),
         device=bench.model.device_name,
         threads=torch.get_num_threads(),
-        dtype=str(bench.model.decoder.dtype).removeprefix("torch."),
+        dtype=bench.model.number_type,
         target=bench.model.id,
         tokens=bench.tokens,
         temperature=bench.sampling.temperature,
@@ -210,7 +210,7 @@ def finish(bench: Bench, reference: str | None, skipped: dict[str, str], out: Pa
     print(table(found))
     if out:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    return 1 if found.differences and found.dtype == "float32" else 0
+    return 1 if found.differences and found.dtype.startswith("float32") else 0
 
 
 def command(argv: Sequence[str] | None = None) -> int:

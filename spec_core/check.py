@@ -18,7 +18,7 @@ from spec_core.command import Parser, Ready, get_ready, guarded
 from spec_core.methods import discover, yardstick
 from spec_core.report import NEAR_TIE
 from spec_core.run import RequestError, chat_prompt, peak_memory_mb
-from spec_core.trace import Prompt, Sampling, Trace, accepted_by_depth, difference, mean_tau, tokens_per_second
+from spec_core.trace import Prompt, Sampling, Trace, accepted_by_depth, difference, exact, mean_tau, tokens_per_second
 
 TOKENS = 32
 QUESTIONS = (
@@ -79,7 +79,7 @@ def decodes(model: Model, one: Ready, prompts: Sequence[Prompt], tokens: int) ->
 
 def departures(traces: Sequence[Trace], plain: Sequence[Trace]) -> tuple[bool, str]:
     """Whether every text is plain decoding's, near-ties excepted, and how to say it."""
-    allowed = NEAR_TIE if plain[0].header.dtype == "float32" else HALF_TIE
+    allowed = NEAR_TIE if exact(plain[0].header) else HALF_TIE
     away = [found_one for pair in zip(traces, plain, strict=True) if (found_one := difference(*pair))]
     if worst := max(away, key=lambda one: one.gap, default=None):
         where = f"token {worst.position}, gap {worst.gap:.2g}"
@@ -157,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--drafter", action="append", default=[], metavar="FOLDER", help="a drafter of your own, or an id"
     )
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto", help="fp32, bf16, fp16, stored, or auto")
+    parser.add_argument("--dtype", default="auto", help="fp32, bf16, fp16, stored, fewbits, or auto")
     parser.add_argument("--tokens", type=int, default=TOKENS, help=f"decoded per prompt (default {TOKENS})")
     parser.add_argument("--facts", action="store_true", help="say what is known and whether it fits, and stop there")
     args = parser.parse_args(argv)
@@ -169,8 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     fetch(pair)
     model = load_target(args.name, args.device, args.dtype)
     model = replace(model, drafters=model.drafters | brought(args.drafter))
-    dtype = str(model.decoder.dtype).removeprefix("torch.")
-    print(f"{model.id} on {model.device_name}, {dtype}, {torch.get_num_threads()} threads", flush=True)
+    print(f"{model.id} on {model.device_name}, {model.number_type}, {torch.get_num_threads()} threads", flush=True)
     good = survey(model, args.tokens)
     print(f"memory: {peak_memory_mb(model):.0f} MB at most")
     return 0 if good else 1

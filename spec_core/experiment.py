@@ -281,7 +281,7 @@ def experiment(model: Model, key: str, text: str, after: Sequence[int], n: int) 
         id=uuid.uuid4().hex[:12],
         date=datetime.date.today().isoformat(),
         device=model.device_name,
-        dtype=str(model.decoder.dtype).removeprefix("torch."),
+        dtype=model.number_type,
         target=target_card(model),
         drafters={one.method.key: drafter_card(model, one.network) for one in ready if one.network},
         prompt=key,

@@ -274,7 +274,7 @@ def setup(subject: Subject, timings: int) -> Setup:
         id=uuid.uuid4().hex[:12],
         date=datetime.date.today().isoformat(),
         device=model.device_name,
-        dtype=str(model.decoder.dtype).removeprefix("torch."),
+        dtype=model.number_type,
         threads=torch.get_num_threads(),
         versions={"python": platform.python_version(), "torch": str(torch.__version__)},
         target=msgspec.structs.replace(target_card(model), layers=subject.depth),

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 import torch
+from torch import nn
 
+from models.layers import bytes_a_weight
 from models.load import Model, Network, load_network
 from spec_core.contract import Clock, Method
 from spec_core.decode import Plan, decode, named
@@ -189,7 +191,7 @@ def header(model: Model, network: Network | None, request: Request, knobs: dict[
         target=target_card(model),
         drafter=drafter_card(model, network) if network else None,
         device=model.device_name,
-        dtype=str(model.decoder.dtype).removeprefix("torch."),
+        dtype=model.number_type,
         threads=torch.get_num_threads(),
         versions={"python": platform.python_version(), "torch": str(torch.__version__)},
         prompt=request.prompt,
@@ -203,8 +205,9 @@ def header(model: Model, network: Network | None, request: Request, knobs: dict[
 
 def target_card(model: Model) -> NetworkCard:
     c = model.decoder.config
-    layer = sum(p.numel() for p in model.decoder.model.layers[0].parameters())
-    return NetworkCard(model.id, model.hash, c.layers, c.hidden, c.vocab, layer, c.hidden * c.vocab)
+    layer, bytes_each = sum(p.numel() for p in model.decoder.model.layers[0].parameters()), bytes_read(model.decoder)
+    sizes = (c.layers, c.hidden, c.vocab, layer, c.hidden * c.vocab)
+    return NetworkCard(model.id, model.hash, *sizes, bytes_each=bytes_each)
 
 
 def drafter_card(model: Model, network: Network) -> NetworkCard:
@@ -212,7 +215,14 @@ def drafter_card(model: Model, network: Network) -> NetworkCard:
     vocab = own or model.decoder.config.vocab
     weights = (network.layer_weights, config.hidden * vocab)
     taps = list(config.feature_layers)
-    return NetworkCard(network.id, network.hash, network.layers, config.hidden, vocab, *weights, taps, bool(own))
+    own_bytes = bytes_read(network.module)
+    return NetworkCard(
+        network.id, network.hash, network.layers, config.hidden, vocab, *weights, taps, bool(own), own_bytes
+    )
+
+
+def bytes_read(module: nn.Module) -> float:
+    return round(bytes_a_weight(module), 3)
 
 
 def peak_memory_mb(model: Model) -> float:

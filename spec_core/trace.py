@@ -164,7 +164,8 @@ class Network(Struct, frozen=True, omit_defaults=True):
 
     vocab: rows of the LM head it uses, its own or the target's. layer_weights, head_weights: numbers read by one layer
     and by the head in one pass. taps: target layers lent to a drafter, counted as Hugging Face's hidden_states.
-    own_head: it reads its guesses off a head of its own.
+    own_head: it reads its guesses off a head of its own. bytes_each: what is read of a weight on average, where that is
+    not what the number type says.
     """
 
     id: str
@@ -176,6 +177,7 @@ class Network(Struct, frozen=True, omit_defaults=True):
     head_weights: int
     taps: list[int] = []
     own_head: bool = False
+    bytes_each: float = 0.0
 
 
 class Prompt(Struct, frozen=True, omit_defaults=True):
@@ -464,6 +466,11 @@ def tokens_per_second(trace: Trace) -> float:
 def rows(trace: Trace) -> int:
     """Most rows the target was ever asked to score in one decode step; 1 where nothing was drafted."""
     return max((len(step.draft.kept) for step in trace.steps[1:]), default=1)
+
+
+def exact(head: Header) -> bool:
+    """Whether it was computed in float32, however its weights were read: then greedy texts must be plain decoding's."""
+    return head.dtype.startswith("float32")
 
 
 def same_question(a: Trace, b: Trace) -> bool:

@@ -11,6 +11,7 @@ from spec_core.trace import (
     comparable,
     decode_ms,
     difference,
+    exact,
     ids,
     tau,
     time_split,
@@ -71,7 +72,7 @@ def proof(trace: Trace, plain: Trace | None) -> Proof:
         return Proof("identical", shared)
     if where.gap <= NEAR_TIE:
         return Proof("near", shared, where)
-    return Proof("differs" if trace.header.dtype == "float32" else "half", shared, where)
+    return Proof("differs" if exact(trace.header) else "half", shared, where)
 
 
 def cut(trace: Trace, plain: Trace) -> bool:

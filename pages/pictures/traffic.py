@@ -21,8 +21,8 @@ SEAM = 0.7  # between the layers of a box
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-def megabytes(weights: float, header: Header) -> float:
-    return weights * BYTES.get(header.dtype, 4) / 1e6
+def megabytes(weights: float, header: Header, network: Network) -> float:
+    return weights * (network.bytes_each or BYTES.get(header.dtype, 4)) / 1e6
 
 
 def whole(network: Network) -> int:
@@ -57,9 +57,9 @@ def millions(weights: float) -> str:
 def numbers(trace: Trace, number: int) -> dict[str, Value]:
     """Everything this picture says in figures."""
     step, head = trace.steps[number], trace.header
-    one = megabytes(whole(head.target), head)
+    one = megabytes(whole(head.target), head, head.target)
     passes = [one.weights for one in drafting(step, head.drafter)]
-    small = megabytes(sum(passes), head)
+    small = megabytes(sum(passes), head, head.drafter) if head.drafter else 0.0
     n = len(step.committed)
     return {
         "mb": f"{one:.0f}",
@@ -130,7 +130,7 @@ class Reading:
         return change
 
     def about(self, kind: str, weights: int, i: int) -> str:
-        mb = f"{megabytes(weights, self.head):.0f}"
+        mb = f"{megabytes(weights, self.head, self.head.target):.0f}"
         values: dict[str, Value] = {"i": i, "layers": self.head.target.layers, "weights": millions(weights), "mb": mb}
         return self.say(f"traffic.about.{kind}", values)
 

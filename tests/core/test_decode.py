@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from models.catalog import BUNDLED
-from models.load import Model, Network
+from models.load import Model, Network, load_target
 from spec_core import contract
 from spec_core.contract import Clock, Drafter, Knobs, Method
 from spec_core.decode import Plan
@@ -366,6 +366,12 @@ def test_target_passes_say_how_many_rows_went_in(model: Model, full: list[int]) 
 
 
 # The real target
+
+
+@pytest.fixture(scope="module", params=["fp32", "fewbits"])
+def smollm(request: pytest.FixtureRequest) -> Model:
+    """Its weights read in float32, and in the bits they were published with."""
+    return load_target(dtype=request.param)
 
 
 @pytest.fixture(scope="module")

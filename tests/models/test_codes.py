@@ -15,7 +15,7 @@ from models.decoder import Layer
 from models.layers import Coded, Linear, Packed, pack
 from models.load import Model, load_target
 
-tiles = pytest.importorskip("models.tiles")
+tiles, vectors = pytest.importorskip("models.tiles"), pytest.importorskip("models.vectors")
 
 
 def quarters(outs: int, wide: int) -> Tensor:
@@ -138,7 +138,7 @@ def old_processor(patch: pytest.MonkeyPatch) -> None:
         raise tiles.Unsuitable("no AVX2")
 
     tiles.engine.cache_clear()
-    patch.setattr(tiles, "machine", machine)
+    patch.setattr(vectors, "machine", machine)
 
 
 def other_threads(patch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def wrong(patch: pytest.MonkeyPatch) -> None:
 def test_where_tiles_cannot_run_weights_are_packed(trouble, monkeypatch: pytest.MonkeyPatch) -> None:
     trouble(monkeypatch)
     weight = quarters(64, 64)
-    packed = pack(weight)
+    packed = pack(weight, few_bits=True)
     assert packed
     assert type(packed) in (Packed, layers.IntelPacked)
     x = torch.randn(9, 64)
@@ -165,7 +165,7 @@ def test_where_tiles_cannot_run_weights_are_packed(trouble, monkeypatch: pytest.
 
 @pytest.fixture(scope="module")
 def smollm() -> Model:
-    return load_target(device="cpu")
+    return load_target(device="cpu", dtype="fewbits")
 
 
 def test_every_matrix_of_the_target_is_read_in_the_bits_it_was_published_with(smollm: Model) -> None:
@@ -182,11 +182,13 @@ def test_every_matrix_of_the_target_is_read_in_the_bits_it_was_published_with(sm
             assert torch.equal(part.few(torch.eye(part.plain.shape[1])).T, part.plain)
 
 
-def test_a_layer_takes_the_coded_weight_by_itself() -> None:
+def test_a_layer_takes_the_coded_weight_where_it_is_asked_to() -> None:
     layer = Linear(64, 32)
     layer.weight.data = halved(32, 64)
     x = torch.randn(2, 64)
     want = layer(x)
     layer.speed_up()
+    assert not isinstance(layer.packed, Coded)
+    layer.speed_up(few_bits=True)
     assert isinstance(layer.packed, Coded)
     assert torch.allclose(layer(x), want, atol=1e-5)

@@ -64,6 +64,12 @@ def test_exact_numbers_on_cpu_and_halves_on_cuda(monkeypatch: pytest.MonkeyPatch
     assert pick_dtype(cuda, "fp32") == torch.float32
     with pytest.raises(LoadError, match="'fp8': choose one of fp32, bf16, fp16"):
         pick_dtype(cpu, "fp8")
+    monkeypatch.setenv("DRAFTSCOPE_DTYPE", "bf16")
+    assert pick_dtype(cpu) == torch.bfloat16
+    assert pick_dtype(cpu, "fp32") == torch.float32
+    assert pick_dtype(cpu, "fewbits") == torch.float32
+    with pytest.raises(LoadError, match="fewbits is for the processor"):
+        pick_dtype(cuda, "fewbits")
 
 
 def test_a_drafter_follows_its_target(folder: Path) -> None:

@@ -84,8 +84,14 @@ def test_numbers_are_the_headers(cases: list[Case]) -> None:
 
 def test_half_precision_reads_half_as_much(cases: list[Case]) -> None:
     header = cases[0][0].header
-    assert traffic.megabytes(1e6, header) == 4.0
-    assert traffic.megabytes(1e6, msgspec.structs.replace(header, dtype="bfloat16")) == 2.0
+    assert traffic.megabytes(1e6, header, header.target) == 4.0
+    assert traffic.megabytes(1e6, msgspec.structs.replace(header, dtype="bfloat16"), header.target) == 2.0
+
+
+def test_weights_read_in_few_bits_are_drawn_as_they_are_read(cases: list[Case]) -> None:
+    head = cases[0][0].header
+    coded = msgspec.structs.replace(head.target, bytes_each=0.75)
+    assert traffic.megabytes(1e6, msgspec.structs.replace(head, dtype="float32 (few bits)"), coded) == 0.75
 
 
 def test_everything_has_come_up_at_the_end_and_fits(cases: list[Case]) -> None:
