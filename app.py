@@ -14,7 +14,7 @@ ASSETS = Path(__file__).parent / "assets"
 st.set_page_config(page_title="DraftScope", page_icon=str(ASSETS / "icon.svg"), layout="wide")
 lecture.abide()
 st.html(ASSETS / "page.css")
-if st.query_params.get("present") == "1":
+if lecture.presenting():
     st.html(ASSETS / "present.css")
 PAGES = ("start", "race", "step", "latency", "about")
 LIVE = ("race", "step")  # these show the runs themselves
@@ -38,4 +38,6 @@ with st.container(horizontal=True, horizontal_alignment="right", vertical_alignm
     if page.url_path != "latency":
         lab.follow()
     choose_language()
+    lecture.enter()
+lecture.leave()
 page.run()

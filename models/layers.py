@@ -5,7 +5,7 @@ import math
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -225,10 +225,15 @@ class Rope:
 
     def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """positions [B, n] → cos, sin [B, 1, n, head_dim]; in fp32 from whole positions, so no table can run out."""
-        freq = torch.tensor(self.inv_freq, device=positions.device)
-        theta = positions[:, None, :, None].float() * freq
+        theta = positions[:, None, :, None].float() * frequencies(self.inv_freq, positions.device)
         theta = torch.cat([theta, theta], dim=-1)
         return (theta.cos() * self.scale).to(dtype), (theta.sin() * self.scale).to(dtype)
+
+
+@lru_cache(maxsize=64)
+def frequencies(inv_freq: tuple[float, ...], device: torch.device) -> Tensor:
+    """They stay on their device: a CUDA graph must not copy from the host."""
+    return torch.tensor(inv_freq, device=device)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

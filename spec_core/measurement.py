@@ -83,6 +83,11 @@ class Setup(Struct, frozen=True, omit_defaults=True):
         """Target times are computed from one layer's."""
         return self.built < self.target.layers
 
+    @property
+    def few_bits(self) -> bool:
+        """Weights were read in the bits they were published with (`models.load.Model.number_type`)."""
+        return self.dtype.endswith("(few bits)")
+
 
 class Finish(Struct, frozen=True, omit_defaults=True):
     reason: Literal["done", "cancelled"]

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
+from models import graphs
 from models.load import Model
 from spec_core.contract import Clock, Scores
 from spec_core.trace import DraftTree, depths
@@ -20,7 +22,9 @@ class CachedTarget:
         self.model = model
         self.decoder = model.decoder
         self.layers = tuple(layers)
-        self.cache = model.decoder.new_cache(limit + MOST_ROWS)
+        room = limit + MOST_ROWS
+        self.fixed = graphs.borrow(model.decoder, room, layers, self) if graphs.asked(model.device) else None
+        self.cache = self.fixed.cache if self.fixed else model.decoder.new_cache(room)
         self.base = 0
 
     def tensor(self, numbers: Sequence[int]) -> torch.Tensor:
@@ -48,9 +52,15 @@ class CachedTarget:
         positions = self.tensor([self.base + level[node] for node in tree.kept])
         mask = torch.tensor(visible(kept_parents(tree)), device=self.model.device)
         with clock.measure("target", len(tree.kept), self.decoder.config.layers):
-            out = self.decoder(ids, positions, self.cache, mask if len(tree.kept) > 1 else None, self.layers)
-            logits = self.decoder.lm_head(out.last[0])
-        return Scores(logits.float(), out.features[0])
+            features, logits = self.one_pass(ids, positions, mask if len(tree.kept) > 1 else None)
+        return Scores(logits.float(), features)
+
+    def one_pass(self, ids: Tensor, positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Rows [1, n] behind the cache → their features [n, width] and logits [n, vocab]."""
+        if self.fixed:
+            return self.fixed.score(ids, positions, mask)
+        out = self.decoder(ids, positions, self.cache, mask, self.layers)
+        return out.features[0], self.decoder.lm_head(out.last[0])
 
     def commit(self, rows: list[int]) -> None:
         """Of the rows just scored keep these, a path from the root, and forget the others."""

@@ -23,7 +23,7 @@ PLACES = {
     "code": ".st-key-code",
     "save": ".st-key-save",
     "language": ".st-key-lang",
-    "pages": '[data-testid="stHeader"], .st-key-topbar',
+    "pages": '[data-testid="stHeader"], .st-key-topbar, .st-key-unpresent',
 }
 LOCKABLE = ("trace", "method", "tuning", "clock", "live")
 COMMON = ("twin", "code", "save", "language", "pages")
@@ -66,6 +66,42 @@ def abide() -> None:
         if asked:
             st.session_state[f"stay.{key}"] = asked
             put(key, asked)
+
+
+def presenting() -> bool:
+    return st.query_params.get("present") == "1"
+
+
+def present(on: bool) -> None:
+    st.session_state["stay.present"] = "1" if on else ""
+    put("present", st.session_state["stay.present"])
+
+
+def enter() -> None:
+    """The button that leaves the picture alone on the screen, in large type."""
+    st.button(
+        t("present"),
+        key="present",
+        icon=":material/present_to_all:",
+        type="tertiary",
+        help=t("present.help"),
+        on_click=present,
+        args=(True,),
+    )
+
+
+def leave() -> None:
+    """The way back, faint in a corner of the picture; the Escape key is one too."""
+    if presenting():
+        st.button(
+            t("present.leave"),
+            key="unpresent",
+            icon=":material/close_fullscreen:",
+            type="tertiary",
+            shortcut="Esc",
+            on_click=present,
+            args=(False,),
+        )
 
 
 def named(key: str) -> set[str]:

@@ -11,7 +11,7 @@ from pages.parts.once import once
 from pages.parts.paper import blank
 from pages.parts.text import t
 from spec_core import measurement as timed
-from spec_core.measurement import Point
+from spec_core.measurement import Point, Setup
 
 CONTEXT = 256  # cached tokens behind the rows, as near as was measured
 USUAL = 8  # rows of a small draft
@@ -21,19 +21,28 @@ def section() -> None:
     """The chart for the first machine whose target was timed, with what it says in words."""
     st.subheader(t("rows.title"), anchor=False)
     known = [(one, timed.targets(one.measurement, CONTEXT)) for one in machines.machines()]
-    one, points = next(((one, points) for one, points in known if len(points) > 1), (None, []))
+    wide = [(one, points) for one, points in known if len(points) > 1 and not one.measurement.setup.few_bits]
+    one, points = next(iter(wide), (None, []))
     if one is None:
         st.info(t("rows.none"))
         return
     st.markdown(t("rows.lead", {"most": points[-1].task.length}))
-    shown = chart(points)
+    few = next((few for other, few in known if twins(one.measurement.setup, other.measurement.setup)), [])
+    shown = chart(points, few)
     charts.show(shown, "rows")
     modelled = one.measurement.setup.modelled
     said = model_badge(t("split.model")) if modelled else badge(one)
     st.caption(f"{one.measurement.setup.target.id} · {said}  \n{model_badge(t('rows.model'))}")
     turn = doubled(points)
     st.markdown(t("rows.told", told(points)) + (" " + t("rows.turn", {"turn": turn}) if turn else ""))
+    if few:
+        st.markdown(t("rows.few.told", told(few) | {"times_less": points[0].median / few[0].median}))
     charts.twin(shown, "rows")
+
+
+def twins(wide: Setup, other: Setup) -> bool:
+    """Whether the other one is of the same weights on the same machine, read in few bits."""
+    return other.few_bits and (wide.device, wide.target.hash) == (other.device, other.target.hash)
 
 
 def told(points: Sequence[Point]) -> dict[str, float]:
@@ -50,7 +59,8 @@ def doubled(points: Sequence[Point]) -> int | None:
 
 
 @once(16)
-def chart(points: Sequence[Point]) -> charts.Chart:
+def chart(points: Sequence[Point], few: Sequence[Point] = ()) -> charts.Chart:
+    """few: the same weights, read in the few bits they were published with."""
     ground = theme()
     one, most = points[0].median, points[-1].task.length
     axis = {"title": t("rows.x"), "tickvals": [p.task.length for p in points if p.task.length != 2]}
@@ -66,6 +76,12 @@ def chart(points: Sequence[Point]) -> charts.Chart:
     pen = charts.Pen(ground.ink, "solid", "circle")
     figure.add_trace(charts.stroke(t("rows.measured"), pairs, said, pen).update(error_y={**spread, "width": 2}))
     rows: list[charts.Row] = [row(p, one) for p in points]
+    if few:
+        first, pairs = few[0].median, [(p.task.length, p.median) for p in few]
+        hover = [t("rows.hover", values(p, first)) for p in few]
+        figure.add_trace(charts.stroke(t("rows.few"), pairs, hover, charts.Pen(ground.ink, "dashdot", "square", 1.8)))
+        rows = [{t("rows.read"): t("rows.wide"), **row} for row in rows]
+        rows += [{t("rows.read"): t("rows.few"), **row(p, first)} for p in few]
     return charts.Chart(figure, t("rows.alt"), rows)
 
 

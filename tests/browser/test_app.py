@@ -304,6 +304,20 @@ def moment_of(page: Any, number: int) -> int:
     return int(page.locator(".stage .scrub").nth(number).input_value())
 
 
+def test_presenting_begins_with_a_button_and_ends_with_escape(window: Visit) -> None:
+    page = window(STEP)
+    page.get_by_role("button", name="Present").click()
+    page.get_by_role("link", name="Race").first.wait_for(state="hidden", timeout=20_000)
+    page.wait_for_timeout(1500)
+    before = moment(page)
+    page.keyboard.press("PageDown")  # nothing was clicked since
+    page.wait_for_timeout(300)
+    assert moment(page) != before
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Race").first.wait_for(state="visible", timeout=20_000)
+    assert "present" not in page.url
+
+
 def test_presenting_shows_the_picture_and_obeys_a_clicker(window: Visit) -> None:
     page = window(f"{STEP}&at=0&present=1")
     assert not page.get_by_role("link", name="Race").first.is_visible()

@@ -22,20 +22,24 @@ part() { # NAME SECONDS COMMAND…: runs it with a limit, keeps what it says, re
 }
 
 if [ -n "$quick" ]; then
-  context=64 prompts=1 tokens=8 few="--rounds 1 --lengths 4,8,16" whole="" only="--only story"
+  context=64 prompts=1 few_prompts=1 tokens=8 few="--rounds 1 --lengths 4,8,16" whole="" only="--only story"
 else
-  context=64,256,1024 prompts=10 tokens=96 few="" whole="--whole --dtype bf16" only=""
+  context=64,256,1024 prompts=10 few_prompts=5 tokens=96 few="" whole="--whole --dtype bf16" only=""
 fi
 
 # What expands to several words, or none, stands unquoted on purpose.
-part lossless 60 "$python" -m spec_core.check --device "$device"
-part latency 90 "$python" -m spec_core.measure --device "$device" --context "$context" \
+part lossless 50 "$python" -m spec_core.check --device "$device"
+part lossless-graphs 30 env DRAFTSCOPE_GRAPHS=1 "$python" -m spec_core.check --device "$device"
+part latency 80 "$python" -m spec_core.measure --device "$device" --context "$context" \
   $few --json "$out/latency.jsonl.gz"
-part latency-qwen3-4b 120 "$python" -m spec_core.measure --device "$device" --shape qwen3-4b $whole \
+part latency-qwen3-4b 100 "$python" -m spec_core.measure --device "$device" --shape qwen3-4b $whole \
   $few --json "$out/latency-qwen3-4b.jsonl.gz"
-part bench 120 "$python" -m spec_core.bench --device "$device" --prompts assets/prompts/bench.jsonl \
+part bench 80 "$python" -m spec_core.bench --device "$device" --prompts assets/prompts/bench.jsonl \
   --limit "$prompts" --tokens "$tokens" --methods all --json "$out/bench.json"
-part race 120 "$python" -m spec_core.record --device "$device" --tokens "$tokens" \
+part bench-graphs 60 env DRAFTSCOPE_GRAPHS=1 "$python" -m spec_core.bench --device "$device" \
+  --prompts assets/prompts/bench.jsonl --limit "$few_prompts" --tokens "$tokens" --methods plain,eagle3,dflash \
+  --json "$out/bench-graphs.json"
+part race 80 "$python" -m spec_core.record --device "$device" --tokens "$tokens" \
   $only --out "$out/traces"
 
 (cd "$out" && tar czf traces.tar.gz traces && rm -r traces)

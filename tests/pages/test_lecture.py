@@ -70,3 +70,17 @@ def test_what_a_link_asks_for_holds_on_every_page_of_the_visit(pinned: None) -> 
         "lock": "trace",
         "present": "1",
     }
+
+
+def test_presenting_is_a_press_away_and_so_is_the_way_back(pinned: None) -> None:
+    at = open_page("step", "en", trace="list")
+    assert not [one for one in at.button if one.key == "unpresent"]
+    at.button(key="present").click().run()
+    assert address(at)["present"] == "1"
+    at.switch_page("pages/race.py").run()
+    assert address(at)["present"] == "1"
+    at.button(key="unpresent").click().run()
+    assert not at.exception
+    assert "present" not in address(at)
+    at.switch_page("pages/step.py").run()
+    assert "present" not in address(at)

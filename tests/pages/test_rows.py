@@ -20,9 +20,9 @@ def point(length: int, ms: float) -> Point:
 POINTS = [point(length, ms) for length, ms in TIMES.items()]
 
 
-def machine(points: list[Point]) -> Machine:
+def machine(points: list[Point], dtype: str = "float32", device: str = "a cpu") -> Machine:
     network = Network("Toy", "hash", 1, 2, 3, 4, 5)
-    setup = Setup("id", "2026-11-30", "a cpu", "float32", 2, {}, network, {}, [], 1, 9)
+    setup = Setup("id", "2026-11-30", device, dtype, 2, {}, network, {}, [], 1, 9)
     return Machine("toy", Measurement(setup, {p.task: p for p in points}), "replay")
 
 
@@ -52,6 +52,27 @@ def test_the_page_says_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> Non
     said = EN["rows.told"].format(**rows.told(POINTS)) + " " + EN["rows.turn"].format(turn=14)
     assert said in [one.value for one in at.markdown]
     assert any(caption.value.startswith("Toy · REPLAY") for caption in at.caption)
+
+
+FEW = [point(length, ms) for length, ms in {1: 4.0, 8: 12.0, 16: 21.0}.items()]
+
+
+def test_few_bits_are_drawn_beside_and_counted_by_their_own_first_row() -> None:
+    chart = rows.chart(POINTS, FEW)
+    assert list(chart.figure.to_plotly_json()["data"][-1]["y"]) == [4.0, 12.0, 21.0]
+    assert [row[EN["rows.times"]] for row in chart.rows if row[EN["rows.read"]] == EN["rows.few"]] == [1.0, 3.0, 5.25]
+    assert {len(row) for row in chart.rows} == {len(chart.rows[0])}
+
+
+@pytest.mark.parametrize(("device", "beside"), [("a cpu", True), ("another", False)])
+def test_only_the_same_machine_stands_beside(device: str, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = machine(FEW, "float32 (few bits)", device)
+    monkeypatch.setattr(machines, "machines", lambda: [few, machine(POINTS)])
+    at = open_page("why")
+    assert not at.exception
+    said = EN["rows.few.told"].format(**rows.told(FEW), times_less=2.5)
+    assert (said in [one.value for one in at.markdown]) == beside
+    assert EN["rows.told"].format(**rows.told(POINTS)) in " ".join(one.value for one in at.markdown)
 
 
 def test_without_a_measurement_the_page_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
