@@ -49,7 +49,7 @@ class Model:
     def device(self) -> torch.device:
         return self.decoder.device
 
-    def sync(self) -> None:
+    def wait(self) -> None:
         """Wait for the device, so that a clock reads finished work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

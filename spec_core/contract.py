@@ -76,40 +76,74 @@ def as_bool(value: KnobValue) -> bool:
     return found
 
 
-class Clock:
-    """Collects the passes of one step. Whatever lies between two passes is host time, so a step adds up."""
+class Stopwatch:
+    """Where a clock takes its time from: here the host, which does its own work."""
 
-    def __init__(self, sync: Callable[[], None] = lambda: None):
-        self.sync = sync
-        self.passes: list[Pass] = []
-        self.begun = self.last = time.perf_counter()
+    def mark(self) -> Any:
+        """This moment."""
+        return time.perf_counter()
+
+    def ms(self, begin: Any, end: Any) -> float:
+        """Milliseconds from one mark to another; `settle` comes first."""
+        return 1000 * (end - begin)
+
+    def settle(self) -> None:
+        """Wait until all marks are in the past."""
+
+
+@dataclass(frozen=True)
+class Lap:
+    """A pass between two marks."""
+
+    kind: PassKind
+    begin: Any
+    end: Any
+    rows: int = 0
+    layers: int = 0
+
+
+class Clock:
+    """Collects the passes of one step. Whatever lies between two passes is host time, so a step adds up.
+
+    Marks are read when the passes are asked for, not before: a device is never waited for in the middle of a step.
+    """
+
+    def __init__(self, watch: Stopwatch | None = None):
+        self.watch = watch or Stopwatch()
+        self.start()
 
     def start(self) -> None:
         """A new step begins now."""
-        self.sync()
-        self.passes = []
-        self.begun = self.last = time.perf_counter()
+        self.watch.settle()
+        self.laps: list[Lap] = []
+        self.begun = self.last = self.watch.mark()
 
-    def note(self, kind: PassKind, begin: float, end: float, rows: int = 0, layers: int = 0) -> None:
-        start, length = tidy(1000 * (begin - self.begun)), tidy(1000 * (end - begin))
-        self.passes.append(Pass(kind, start, length, rows, layers))
+    def note(self, kind: PassKind, begin: Any, end: Any, rows: int = 0, layers: int = 0) -> None:
+        self.laps.append(Lap(kind, begin, end, rows, layers))
         self.last = end
 
     def fill(self) -> None:
         """Book the time since the last pass as the host's."""
-        now = time.perf_counter()
-        if now > self.last:
-            self.note("host", self.last, now)
+        self.note("host", self.last, self.watch.mark())
 
     @contextmanager
     def measure(self, kind: PassKind, rows: int = 0, layers: int = 0) -> Generator[None]:
         """Time one pass of `rows` rows through `layers` layers."""
-        self.sync()
         self.fill()
-        begin = time.perf_counter()
+        begin = self.last
         yield
-        self.sync()
-        self.note(kind, begin, time.perf_counter(), rows, layers)
+        self.note(kind, begin, self.watch.mark(), rows, layers)
+
+    @property
+    def passes(self) -> list[Pass]:
+        """The passes so far; host time that is none is left out."""
+        self.watch.settle()
+        found = [self.timed(lap) for lap in self.laps]
+        return [one for one in found if one.kind != "host" or one.ms > 0]
+
+    def timed(self, lap: Lap) -> Pass:
+        start, length = self.watch.ms(self.begun, lap.begin), self.watch.ms(lap.begin, lap.end)
+        return Pass(lap.kind, tidy(start), tidy(length), lap.rows, lap.layers)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from spec_core.measurement import (
 from spec_core.methods import discover
 from spec_core.report import Ratio
 from spec_core.run import RequestError, drafter_card, peak_memory_mb, target_card
+from spec_core.stopwatch import stopwatch
 from spec_core.trace import PassKind, Sampling, tidy
 from spec_core.tree import chain
 from spec_core.verify import verify
@@ -118,7 +119,6 @@ class Work:
         for _ in range(1 if self.splits else 2):
             clock.start()
             self.rows = self.do(clock)
-            clock.sync()
             clock.fill()
         self.width = max((one.rows for one in clock.passes if one.kind == "head"), default=0)
         self.splits.append(split_of(clock, scale if self.task.form == "target" else 0.0))
@@ -295,7 +295,7 @@ def measure(subject: Subject, plan: Plan, cancelled: Callable[[], bool] = lambda
         todo = list(works(subject, plan))
     head = setup(subject, len(todo) * plan.rounds)
     yield head
-    watch, clock = Watch(), Clock(subject.model.sync)
+    watch, clock = Watch(), Clock(stopwatch(subject.model.device))
     reason = yield from rounds(todo, plan.rounds, clock, subject.scale, cancelled)
     if watch.contended():
         yield msgspec.structs.replace(head, contended=True)

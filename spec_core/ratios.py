@@ -83,10 +83,10 @@ def interleaved(model: Model, works: Mapping[str, Work], rounds: int) -> dict[st
 
 
 def timed(model: Model, work: Work) -> float:
-    model.sync()
+    model.wait()
     begin = time.perf_counter()
     work()
-    model.sync()
+    model.wait()
     return 1000 * (time.perf_counter() - begin)
 
 

@@ -16,6 +16,7 @@ from models.layers import bytes_a_weight
 from models.load import Model, Network, load_network
 from spec_core.contract import Clock, Method
 from spec_core.decode import Plan, decode, named
+from spec_core.stopwatch import stopwatch
 from spec_core.target import CachedTarget
 from spec_core.trace import (
     End,
@@ -140,7 +141,7 @@ def run(
     head = header(model, network, request, knobs, todo)
     yield head
     totals = Totals()
-    steps = decode(target, drafter, todo, Clock(model.sync))
+    steps = decode(target, drafter, todo, Clock(stopwatch(model.device)))
     reason = yield from totals.follow(steps, annotate(model, network, set(head.words)), cancelled)
     yield End(reason, totals.steps, totals.tokens, round(totals.ms, 3), peak_memory_mb(model))
 
