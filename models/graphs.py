@@ -1,7 +1,7 @@
 """The target's pass in a few fixed shapes, for CUDA to play back as one graph instead of launching each kernel.
 
 Rows and visible cache are rounded up; what was added is hidden by the mask and written where nothing is read. A shape
-that cannot be captured, or whose graph does not give what the pass gave, runs without. Asked for with
+that cannot be captured, or whose graph does not give what the pass gives, runs launch by launch. Asked for with
 DRAFTSCOPE_GRAPHS=1, since no GPU has run it yet.
 """
 
@@ -9,6 +9,8 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -47,26 +49,41 @@ class Slots(KVCache):
         """The real cache counts its rows."""
 
 
+@cache
+def pool(device: torch.device) -> Any:
+    """Memory that all graphs share: they play one after another, and what they give is copied at once."""
+    return torch.cuda.graph_pool_handle()
+
+
 class Graph:
     """`work` captured on tensors of its own, which every playing fills anew."""
 
     def __init__(self, work: Work, inputs: Sequence[Tensor]):
-        self.inputs = [one.clone() for one in inputs]
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
-                work(*self.inputs)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.outputs = work(*self.inputs)
+        self.inputs, device = [one.clone() for one in inputs], inputs[0].device
+        self.inputs[0].zero_()  # so that whatever stays as it was captured shows in the first playing
+        with torch.cuda.device(device):
+            here, side = torch.cuda.current_stream(), torch.cuda.Stream()
+            side.wait_stream(here)
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UP):
+                    work(*self.inputs)
+            here.wait_stream(side)
+            self.graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(self.graph, pool=pool(device)):
+                    self.outputs = work(*self.inputs)
+            finally:
+                torch.cuda.set_stream(here)  # a capture that fails may leave its own
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         for mine, new in zip(self.inputs, inputs, strict=True):
             mine.copy_(new)
         self.graph.replay()
         return tuple(one.clone() for one in self.outputs)
+
+
+def shapes(inputs: Sequence[Tensor]) -> tuple[torch.Size, ...]:
+    return tuple(one.shape for one in inputs)
 
 
 class Graphs:
@@ -76,11 +93,14 @@ class Graphs:
         self.capture = capture
         self.known: dict[tuple[torch.Size, ...], Work] = {}
 
-    def __call__(self, work: Work, *inputs: Tensor) -> tuple[Tensor, ...]:
-        shapes = tuple(one.shape for one in inputs)
-        if shapes not in self.known:
-            self.known[shapes] = self.made(work, inputs)
-        return self.known[shapes](*inputs)
+    def ready(self, inputs: Sequence[Tensor]) -> bool:
+        return shapes(inputs) in self.known
+
+    def prepare(self, work: Work, inputs: Sequence[Tensor]) -> None:
+        self.known[shapes(inputs)] = self.made(work, inputs)
+
+    def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return self.known[shapes(inputs)](*inputs)
 
     def made(self, work: Work, inputs: Sequence[Tensor]) -> Work:
         """A graph that was seen to agree, or the work itself."""
@@ -91,7 +111,7 @@ class Graphs:
                 return graph
             reason = "the graph gives something else"
         except RuntimeError as error:
-            reason = str(error).splitlines()[0]
+            reason = str(error).partition("\n")[0]
         print(f"a pass over {inputs[0].shape[-1]} rows runs without a graph: {reason}", file=sys.stderr)
         return work
 
@@ -109,8 +129,8 @@ class FixedTarget:
         out = self.decoder(ids, positions, Slots(self.cache, places, sees.shape[1]), sees, self.wanted)
         return out.features[0], self.decoder.lm_head(out.last[0])
 
-    def score(self, ids: Tensor, positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """ids, positions [1, n], mask [n, n] or None for one row → features [n, width], logits [n, vocab]."""
+    def inputs(self, ids: Tensor, positions: Tensor, mask: Tensor | None) -> list[Tensor]:
+        """ids, positions [1, n], mask [n, n] or None for one row → the same in a fixed shape."""
         n, base = ids.shape[1], self.cache.length
         rows = next(count for count in ROWS if count >= n)
         span = min(-(-(base + rows) // SPAN) * SPAN, self.cache.capacity)
@@ -119,23 +139,26 @@ class FixedTarget:
         sees[:n, base : base + n] = True if mask is None else mask
         added = (0, rows - n)
         places = torch.arange(base, base + rows, device=ids.device)
-        features, logits = self.play(self.work, F.pad(ids, added), F.pad(positions, added), places, sees)
+        return [F.pad(ids, added), F.pad(positions, added), places, sees]
+
+    def score(self, inputs: list[Tensor], n: int) -> tuple[Tensor, Tensor]:
+        """What `inputs` made of n rows → features [n, width], logits [n, vocab]."""
+        features, logits = self.play(inputs)
         self.cache.advance(n)
         return features[:n], logits[:n]
 
 
-RESTING: "weakref.WeakKeyDictionary[Decoder, list[FixedTarget]]" = weakref.WeakKeyDictionary()
-
-
 def borrow(decoder: Decoder, capacity: int, wanted: Sequence[int], borrower: object) -> FixedTarget:
-    """One that rests, or a new one; it rests again when its borrower is gone."""
-    resting = RESTING.setdefault(decoder, [])
-    fitting = (one for one in resting if one.cache.capacity >= capacity and one.wanted == tuple(wanted))
-    found = next(fitting, None)
-    if found:
-        resting.remove(found)
-    else:
-        found = FixedTarget(decoder, capacity, wanted)
+    """One that rests, or a new one; it rests again when its borrower is gone.
+
+    They rest with their decoder, and go with it. Room comes in powers of two, so that one serves most runs.
+    """
+    resting: list[FixedTarget] = decoder.__dict__.setdefault("resting", [])
+    capacity = 1 << (capacity - 1).bit_length()
+    mine = [one for one in resting if one.wanted == tuple(wanted)]
+    resting[:] = [one for one in resting if one not in mine]
+    found = next((one for one in mine if one.cache.capacity >= capacity), None)
+    found = found or FixedTarget(decoder, capacity, wanted)
     found.cache.crop(0)
     weakref.finalize(borrower, resting.append, found)
     return found

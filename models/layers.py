@@ -123,7 +123,7 @@ def pack_wide(weight: Tensor, bias: Tensor | None) -> Packed | None:
 def attempt(kind: type[Packed], weight: Tensor, bias: Tensor | None) -> Packed | None:
     try:
         packed = kind(weight, bias)
-    except (AttributeError, ImportError, RuntimeError, NotImplementedError):
+    except (AttributeError, ImportError, OSError, RuntimeError):
         return None
     return packed if packed.agrees() else None
 
@@ -151,7 +151,7 @@ def fused(make: Callable[[], Made]) -> Made | None:
     """What `make` compiles, or None where that cannot be."""
     try:
         return make()
-    except (ImportError, RuntimeError):
+    except (ImportError, OSError, RuntimeError):
         return None
 
 
@@ -388,10 +388,13 @@ def default_inv_freq(theta: float, head_dim: int) -> tuple[float, ...]:
 
 
 def bytes_a_weight(network: nn.Module) -> float:
-    """What is read of a weight on average, in bytes; 0 where all are read as they lie in memory."""
+    """What is read of a matrix's weight on average, in bytes; 0 where all are read as they lie in memory."""
     found = [getattr(module, name, None) for module in network.modules() for name in ("packed", "qkv", "gate_up")]
-    coded = [one for one in found if isinstance(one, Coded)]
-    return sum(one.few.codes.bytes for one in coded) / max(1, sum(one.plain.numel() for one in coded))
+    known = [one for one in found if isinstance(one, Packed)]
+    if not any(isinstance(one, Coded) for one in known):
+        return 0.0
+    read = sum(one.few.codes.bytes if isinstance(one, Coded) else one.plain.nbytes for one in known)
+    return read / sum(one.plain.numel() for one in known)
 
 
 LMHead = Callable[[Tensor], Tensor]  # rows [.., hidden] → logits [.., vocab]

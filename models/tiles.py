@@ -157,7 +157,10 @@ def openmp() -> Any:
         raise Unsuitable("which libraries are loaded cannot be seen here") from error
     paths = {line.split(maxsplit=5)[-1] for line in lines if "omp" in line.rpartition("/")[2]}
     for path in sorted(paths, key=lambda path: ("torch" not in path, path)):
-        library = ctypes.CDLL(path)
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:  # a mapped file that is no library
+            continue
         if hasattr(library, "GOMP_parallel"):
             return library
     raise Unsuitable("PyTorch brought no OpenMP library with GNU's entry")

@@ -1,6 +1,6 @@
 """The target as the loop sees it: run the prompt, score a draft in one pass, commit the accepted path."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -50,15 +50,26 @@ class CachedTarget:
         level = depths(tree)
         ids = self.tensor([tree.tokens[node] for node in tree.kept])
         positions = self.tensor([self.base + level[node] for node in tree.kept])
-        mask = torch.tensor(visible(kept_parents(tree)), device=self.model.device)
+        mask = torch.tensor(visible(kept_parents(tree)), device=self.model.device) if len(tree.kept) > 1 else None
+        work = self.prepared(ids, positions, mask, clock)
         with clock.measure("target", len(tree.kept), self.decoder.config.layers):
-            features, logits = self.one_pass(ids, positions, mask if len(tree.kept) > 1 else None)
+            features, logits = work()
         return Scores(logits.float(), features)
 
-    def one_pass(self, ids: Tensor, positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Rows [1, n] behind the cache → their features [n, width] and logits [n, vocab]."""
-        if self.fixed:
-            return self.fixed.score(ids, positions, mask)
+    def prepared(
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None, clock: Clock
+    ) -> Callable[[], tuple[Tensor, Tensor]]:
+        """The pass over rows [1, n] behind the cache, which gives their features [n, width] and logits [n, vocab]."""
+        fixed, n = self.fixed, ids.shape[1]
+        if fixed is None or n > graphs.ROWS[-1]:
+            return lambda: self.free_pass(ids, positions, mask)
+        inputs = fixed.inputs(ids, positions, mask)
+        if not fixed.play.ready(inputs):
+            with clock.measure("record"):  # a graph is captured once, as a kernel is compiled: that is no decoding
+                fixed.play.prepare(fixed.work, inputs)
+        return lambda: fixed.score(inputs, n)
+
+    def free_pass(self, ids: Tensor, positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         out = self.decoder(ids, positions, self.cache, mask, self.layers)
         return out.features[0], self.decoder.lm_head(out.last[0])
 

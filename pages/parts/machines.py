@@ -59,13 +59,11 @@ def recorded(path: Path, changed: float) -> Measurement | None:
 def machines() -> list[Machine]:
     """Own ones first, then what is recorded; what has no curve is left out.
 
-    Of those whole targets come before modelled ones, weights read in float32 before those read in few bits, and the
-    newest first.
+    Of those whole targets come before modelled ones, and weights read in float32 before those read in few bits.
     """
     files = sorted(FOLDER.glob("*.jsonl*"))
     found = [(path, recorded(path, path.stat().st_mtime)) for path in files]
     shipped = [Machine(path.name.split(".jsonl")[0], one, "replay") for path, one in found if one]
-    shipped.sort(key=lambda one: one.measurement.setup.date, reverse=True)
     shipped.sort(key=lambda one: (one.measurement.setup.modelled, one.measurement.setup.few_bits))
     known = [*bench().own, *shipped]
     return [one for one in known if any(task.method for task in one.measurement.points)]

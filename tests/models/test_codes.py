@@ -16,6 +16,10 @@ from models.layers import Coded, Linear, Packed, pack
 from models.load import Model, load_target
 
 tiles, vectors = pytest.importorskip("models.tiles"), pytest.importorskip("models.vectors")
+try:
+    tiles.engine("nibbles")
+except vectors.Unsuitable as error:
+    pytest.skip(str(error), allow_module_level=True)
 
 
 def quarters(outs: int, wide: int) -> Tensor:

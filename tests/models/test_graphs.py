@@ -1,5 +1,7 @@
 """Passes in fixed shapes give what passes of any shape give. What is played back here is the pass itself: no GPU."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -8,10 +10,11 @@ from torch import Tensor
 
 from models import graphs
 from models.load import Model, Network
-from spec_core.contract import Method
+from spec_core.contract import Clock, Method
 from spec_core.methods import discover
 from spec_core.run import Request, collect, run
-from spec_core.trace import Prompt, Sampling, ids
+from spec_core.target import CachedTarget
+from spec_core.trace import DraftTree, Prompt, Sampling, ids
 from tests.toy import toy_model, toy_networks
 
 METHODS = list(discover().values())
@@ -62,6 +65,7 @@ def test_the_text_is_plain_decodings(
     """Also where the visible cache grows by another span on the way."""
     want = text(model, None, discover()["plain"], long)
     request.getfixturevalue("fixed")
+    model.decoder.__dict__.pop("resting", None)  # what other methods left
     assert text(model, networks.get(method.network), method, long) == want
     assert Tape.shapes
     assert all(rows in graphs.ROWS for rows, _ in Tape.shapes)
@@ -88,9 +92,39 @@ def lies(work: graphs.Work, inputs: Sequence[Tensor]) -> graphs.Work:
 def test_without_a_graph_the_pass_runs_as_it_is(capture, capsys: pytest.CaptureFixture[str]) -> None:
     play = graphs.Graphs(capture)
     x = torch.ones(1, 4)
+    play.prepare(lambda x: (2 * x,), [x])
     for _ in range(2):
-        assert torch.equal(play(lambda x: (2 * x,), x)[0], 2 * x)
+        assert torch.equal(play([x])[0], 2 * x)
     assert capsys.readouterr().err.count("runs without a graph") == 1
+
+
+def test_what_rests_goes_with_its_decoder(fixed: None) -> None:
+    model = toy_model()
+    text(model, None, discover()["plain"], 9)
+    (resting,) = model.decoder.__dict__["resting"]
+    seen = weakref.ref(resting.cache.keys)
+    del resting, model
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_draft_beyond_the_largest_shape_is_scored_all_the_same(fixed: None) -> None:
+    model, most = toy_model(), graphs.ROWS[-1]
+    target = CachedTarget(model, (), 600)
+    target.prefill([3, 4], Clock())
+    wide = star(most)
+    assert target.score(wide, Clock()).logits.shape[0] == most + 1
+    assert not Tape.shapes
+    target.commit([0])
+    assert target.score(star(3), Clock()).logits.shape[0] == 4
+    assert [rows for rows, _ in Tape.shapes] == [4]
+
+
+def star(leaves: int) -> DraftTree:
+    """A root with that many children, all kept."""
+    tokens, parents = [5, *[6] * leaves], [-1, *[0] * leaves]
+    ones = [1.0] * (leaves + 1)
+    return DraftTree(tokens, parents, [-1, *[0] * leaves], ones, [True] * (leaves + 1), list(range(leaves + 1)))
 
 
 def test_only_a_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from pages.parts import machines, rows
+from pages.parts.cards import Origin
 from pages.parts.machines import Machine
 from pages.parts.text import catalogue
 from spec_core.measurement import Measurement, Point, Setup, Task
@@ -20,10 +21,10 @@ def point(length: int, ms: float) -> Point:
 POINTS = [point(length, ms) for length, ms in TIMES.items()]
 
 
-def machine(points: list[Point], dtype: str = "float32", device: str = "a cpu") -> Machine:
+def machine(points: list[Point], dtype: str = "float32", device: str = "a cpu", origin: Origin = "replay") -> Machine:
     network = Network("Toy", "hash", 1, 2, 3, 4, 5)
     setup = Setup("id", "2026-11-30", device, dtype, 2, {}, network, {}, [], 1, 9)
-    return Machine("toy", Measurement(setup, {p.task: p for p in points}), "replay")
+    return Machine("toy", Measurement(setup, {p.task: p for p in points}), origin)
 
 
 def test_company_makes_a_row_cheaper() -> None:
@@ -70,9 +71,24 @@ def test_only_the_same_machine_stands_beside(device: str, beside: bool, monkeypa
     monkeypatch.setattr(machines, "machines", lambda: [few, machine(POINTS)])
     at = open_page("why")
     assert not at.exception
-    said = EN["rows.few.told"].format(**rows.told(FEW), times_less=2.5)
+    said = EN["rows.few.told"].format(**rows.told(FEW), left=0.4)
     assert (said in [one.value for one in at.markdown]) == beside
     assert EN["rows.told"].format(**rows.told(POINTS)) in " ".join(one.value for one in at.markdown)
+
+
+def test_the_readers_own_machine_comes_first() -> None:
+    few, shipped = machine(FEW, "float32 (few bits)"), machine(POINTS)
+    own, other = machine(POINTS[:3], device="mine", origin="measured"), machine(POINTS, device="another")
+    assert chosen([own, shipped, few]) == (own, [])
+    assert chosen([other, shipped, few]) == (shipped, FEW)
+    assert chosen([other, few, machine(POINTS, "bfloat16")]) == (other, [])
+
+
+def chosen(known: list[Machine]) -> tuple[Machine | None, list[Point]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machines, "machines", lambda: known)
+        one, _, few = rows.choose()
+    return one, few
 
 
 def test_without_a_measurement_the_page_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
