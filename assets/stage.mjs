@@ -129,7 +129,9 @@ export class Stage {
     const moves = fresh && data.autoplay && !still();
     this.show(moves ? 0 : place, fresh ? undefined : this.line); // an untouched page shows how it moves: from the start to where it is to rest
     if (moves) this.play(place || this.lines[this.line + 1]?.frame);
-    if (fresh && data.present && data.leads) this.root.focus({ preventScroll: true }); // a clicker's keys go where the focus is
+    const leads = Boolean(data.present && data.leads);
+    if (leads && (fresh || !this.leads)) this.root.focus({ preventScroll: true }); // a clicker's keys go where the focus is
+    this.leads = leads;
   }
 
   load(data) {

@@ -161,7 +161,7 @@ def choose_method(busy: bool) -> Method:
 def choose_tokens(place: DeltaGenerator, busy: bool) -> int:
     most = rules().tokens
     restore("tokens", number(int, 8, most), 64)
-    place.slider(t("tokens"), 8, most, step=8, disabled=busy, key="tokens", help=t("tokens.help"))
+    place.slider(t("tokens"), 8, most, step=4, disabled=busy, key="tokens", help=t("tokens.help"))
     return note("tokens", 64, str)
 
 
