@@ -7,6 +7,7 @@ import { SPEEDS, TWEEN, apply, clamp, keyMove, lineAt, playable, rest, stateAt, 
 const DEFAULTS = { w: 0, h: 0, look: "", hue: "", label: "", note: "", mark: "", size: 13, d: "", about: "", bars: "" };
 const LAYERS = ["under", "over", "front", "margin"];
 
+const EDGE = 6; // pixels left free beside what is scrolled to
 const HOP = 90; // milliseconds a frame is seen on the way from line to line
 
 function still() {
@@ -282,14 +283,15 @@ export class Stage {
     if (!rests) this.follow(Object.keys(frame.set));
   }
 
-  // Where the picture is wider than its place, as on a phone: what has just changed is brought into view.
+  // Where the picture is wider than its place, as on a phone: what has just changed is brought into view, its beginning
+  // where there is no room for all of it.
   follow(ids) {
     if (this.view.scrollWidth <= this.view.clientWidth) return;
     const boxes = ids.map((id) => this.drawn.get(id)?.getBoundingClientRect()).filter((box) => box?.width);
     if (!boxes.length) return;
-    const middle = (Math.min(...boxes.map((box) => box.left)) + Math.max(...boxes.map((box) => box.right))) / 2;
-    const place = this.view.getBoundingClientRect();
-    const left = this.view.scrollLeft + middle - place.left - place.width / 2;
+    const first = Math.min(...boxes.map((box) => box.left));
+    const spare = this.view.clientWidth - (Math.max(...boxes.map((box) => box.right)) - first);
+    const left = this.view.scrollLeft + first - this.view.getBoundingClientRect().left - Math.max(EDGE, spare / 2);
     this.view.scrollTo({ left, behavior: still() ? "auto" : "smooth" });
   }
 

@@ -233,7 +233,8 @@ class Rope:
 @lru_cache(maxsize=64)
 def frequencies(inv_freq: tuple[float, ...], device: torch.device) -> Tensor:
     """They stay on their device: a CUDA graph must not copy from the host."""
-    return torch.tensor(inv_freq, device=device)
+    with torch.inference_mode(False):  # whoever asks first, training may ask next
+        return torch.tensor(inv_freq, device=device)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

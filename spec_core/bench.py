@@ -29,6 +29,7 @@ from spec_core.trace import (
     Trace,
     accepted_by_depth,
     difference,
+    exact,
     ids,
     mean_tau,
     time_split,
@@ -210,7 +211,7 @@ def finish(bench: Bench, reference: str | None, skipped: dict[str, str], out: Pa
     print(table(found))
     if out:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    return 1 if found.differences and found.dtype.startswith("float32") else 0
+    return 1 if found.differences and exact(found.dtype) else 0
 
 
 def command(argv: Sequence[str] | None = None) -> int:

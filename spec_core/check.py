@@ -79,7 +79,7 @@ def decodes(model: Model, one: Ready, prompts: Sequence[Prompt], tokens: int) ->
 
 def departures(traces: Sequence[Trace], plain: Sequence[Trace]) -> tuple[bool, str]:
     """Whether every text is plain decoding's, near-ties excepted, and how to say it."""
-    allowed = NEAR_TIE if exact(plain[0].header) else HALF_TIE
+    allowed = NEAR_TIE if exact(plain[0].header.dtype) else HALF_TIE
     away = [found_one for pair in zip(traces, plain, strict=True) if (found_one := difference(*pair))]
     if worst := max(away, key=lambda one: one.gap, default=None):
         where = f"token {worst.position}, gap {worst.gap:.2g}"

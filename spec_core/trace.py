@@ -468,9 +468,9 @@ def rows(trace: Trace) -> int:
     return max((len(step.draft.kept) for step in trace.steps[1:]), default=1)
 
 
-def exact(head: Header) -> bool:
-    """Whether it was computed in float32, however its weights were read: then greedy texts must be plain decoding's."""
-    return head.dtype.startswith("float32")
+def exact(dtype: str) -> bool:
+    """Whether it is float32, however weights are read: then greedy texts must be plain decoding's."""
+    return dtype.startswith("float32")
 
 
 def same_question(a: Trace, b: Trace) -> bool:

@@ -72,7 +72,7 @@ def proof(trace: Trace, plain: Trace | None) -> Proof:
         return Proof("identical", shared)
     if where.gap <= NEAR_TIE:
         return Proof("near", shared, where)
-    return Proof("differs" if exact(trace.header) else "half", shared, where)
+    return Proof("differs" if exact(trace.header.dtype) else "half", shared, where)
 
 
 def cut(trace: Trace, plain: Trace) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts.colours import either
+from pages.parts.lecture import presenting
 from pages.parts.text import language, t
 from pages.pictures.scene import Scene
 
@@ -98,7 +99,7 @@ def manner(methods: list[str]) -> Data:
     """How this reader wants to be shown things: language, words, colours, in present mode or not."""
     return {
         "lang": tongue(),
-        "present": st.query_params.get("present") == "1",
+        "present": presenting(),
         "hues": {method: asdict(either(method)) for method in methods},
         "words": {word: t(f"stage.{word}", LATER) for word in WORDS + LESSON_WORDS},
     }

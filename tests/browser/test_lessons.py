@@ -238,3 +238,13 @@ def test_the_picture_is_saved_as_it_is_seen(visit: Visit, tmp_path: Path, kind: 
     seen = [text for text in page.locator(".scene text").all_text_contents() if text]
     assert words == seen
     assert "var(" not in (tmp_path / "still.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["why", "dflash", "lossless"])
+def test_on_a_phone_a_picture_too_wide_rests_where_it_begins(window: Visit, name: str) -> None:
+    page = window(f"{name}?lang=en", viewport={"width": 390, "height": 844})
+    view = page.locator(".stage .view").first
+    view.wait_for(timeout=60_000)
+    page.wait_for_timeout(500)
+    assert view.evaluate("(view) => view.scrollWidth > view.clientWidth")
+    assert view.evaluate("(view) => view.scrollLeft") <= 6
