@@ -8,6 +8,7 @@ const DEFAULTS = { w: 0, h: 0, look: "", hue: "", label: "", note: "", mark: "",
 const LAYERS = ["under", "over", "front", "margin"];
 
 const EDGE = 6; // pixels left free beside what is scrolled to
+const LOOKS = { ",": -1, "，": -1, ".": 1, "。": 1 }; // from shape to shape, on a Chinese keyboard too
 const HOP = 90; // milliseconds a frame is seen on the way from line to line
 
 function still() {
@@ -95,7 +96,7 @@ export class Stage {
     if (event.target === this.scrub && event.key.startsWith("Arrow")) return;
     if (event.target === this.pace || event.target === this.keepName) return;
     if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own
-    if (event.key === "," || event.key === ".") return this.look(event.key === "." ? 1 : -1);
+    if (event.key in LOOKS) return this.look(LOOKS[event.key]);
     const move = keyMove(event.key, this.scene, this.position);
     const space = event.key === " " && event.target.tagName !== "BUTTON";
     if (move === null && !space) return;

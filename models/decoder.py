@@ -3,12 +3,14 @@ rows and the asked-for layers come out. The target runs on it, on CPU in fp32 an
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from models.cache import KVCache
+from models.graphs import playing
 from models.layers import (
     MLP,
     Attention,
@@ -271,6 +273,15 @@ class Decoder(nn.Module):
         [B, n, past + n]; None = causal. wanted: indices as in Hugging Face's `hidden_states`: 0 = embedding,
         i = output of layer i - 1 (residual stream), `layers` = after the final norm.
         """
+        if (fixed := playing(cache, ids.shape[1])) and (mask is None or mask.dim() == 2):
+            work = partial(self.rows, tuple(wanted))
+            return Output(*fixed.through(("target", tuple(wanted)), work, [ids, positions], mask))
+        return Output(*self.rows(wanted, ids, positions, cache, mask))
+
+    def rows(
+        self, wanted: Sequence[int], ids: Tensor, positions: Tensor, cache: KVCache | None, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The pass itself: `last` and `features`."""
         past = cache.length if cache is not None else 0
         x = self.model.embed_tokens(ids)
         angles = self.config.rope.angles(positions, x.dtype)
@@ -286,4 +297,4 @@ class Decoder(nn.Module):
             cache.advance(ids.shape[1])
         last = self.model.norm(x)
         taken[self.config.layers] = last
-        return Output(last, torch.cat([taken[w] for w in wanted], dim=-1) if wanted else last[..., :0])
+        return last, torch.cat([taken[w] for w in wanted], dim=-1) if wanted else last[..., :0]

@@ -1,4 +1,4 @@
-"""The target's pass in a few fixed shapes, for CUDA to play back as one graph instead of launching each kernel.
+"""Passes in a few fixed shapes, for CUDA to play back as one graph instead of launching each kernel.
 
 Rows and visible cache are rounded up; what was added is hidden by the mask and written where nothing is read. A shape
 that cannot be captured, or whose graph does not give what the pass gives, runs launch by launch. Asked for with
@@ -8,22 +8,25 @@ DRAFTSCOPE_GRAPHS=1, since no GPU has run it yet.
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.cache import KVCache
-from models.decoder import Decoder
+from models.layers import causal
 
 SPAN = 256  # the cache is looked at in multiples of so many rows
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 WARM_UP = 3  # runs before a capture, as PyTorch asks
 
 Work = Callable[..., tuple[Tensor, ...]]
+Pass = Callable[..., tuple[Tensor, ...]]  # a network's, called with tensors, what stands for the cache, and a mask
+Aside = Callable[[], AbstractContextManager[None]]
 
 
 def asked(device: torch.device) -> bool:
@@ -82,27 +85,30 @@ class Graph:
         return tuple(one.clone() for one in self.outputs)
 
 
-def shapes(inputs: Sequence[Tensor]) -> tuple[torch.Size, ...]:
-    return tuple(one.shape for one in inputs)
+Key = tuple[Hashable, tuple[torch.Size, ...]]
+
+
+def key_of(name: Hashable, inputs: Sequence[Tensor]) -> Key:
+    return name, tuple(one.shape for one in inputs)
 
 
 class Graphs:
-    """Plays a pass back, captured once per shape of its inputs."""
+    """Plays passes back, captured once per name and shape of their inputs."""
 
     def __init__(self, capture: Callable[[Work, Sequence[Tensor]], Work] = Graph):
         self.capture = capture
-        self.known: dict[tuple[torch.Size, ...], Work] = {}
+        self.known: dict[Key, Work] = {}
 
-    def ready(self, inputs: Sequence[Tensor]) -> bool:
-        return shapes(inputs) in self.known
+    def ready(self, name: Hashable, inputs: Sequence[Tensor]) -> bool:
+        return key_of(name, inputs) in self.known
 
-    def prepare(self, work: Work, inputs: Sequence[Tensor]) -> None:
-        self.known[shapes(inputs)] = self.made(work, inputs)
+    def prepare(self, name: Hashable, work: Work, inputs: Sequence[Tensor]) -> None:
+        self.known[key_of(name, inputs)] = self.made(name, work, inputs)
 
-    def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return self.known[shapes(inputs)](*inputs)
+    def __call__(self, name: Hashable, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return self.known[key_of(name, inputs)](*inputs)
 
-    def made(self, work: Work, inputs: Sequence[Tensor]) -> Work:
+    def made(self, name: Hashable, work: Work, inputs: Sequence[Tensor]) -> Work:
         """A graph that was seen to agree, or the work itself."""
         try:
             graph = self.capture(work, inputs)
@@ -112,53 +118,102 @@ class Graphs:
             reason = "the graph gives something else"
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
-        print(f"a pass over {inputs[0].shape[-1]} rows runs without a graph: {reason}", file=sys.stderr)
+        print(f"{name} over {tuple(inputs[0].shape)} runs without a graph: {reason}", file=sys.stderr)
         return work
 
 
-class FixedTarget:
-    """A decoder with a cache of its own and the graphs that read it; kept for later runs, as capturing takes long."""
+class PlayedCache(KVCache):
+    """A cache whose networks run in fixed shapes, and the graphs they are played from.
 
-    def __init__(self, decoder: Decoder, capacity: int, wanted: Sequence[int]):
-        self.decoder, self.wanted = decoder, tuple(wanted)
-        self.cache, self.play = decoder.new_cache(capacity), Graphs()
-        self.cache.keys.zero_()  # rows nobody has written are multiplied by zero, which must not meet a NaN
-        self.cache.values.zero_()
-
-    def work(self, ids: Tensor, positions: Tensor, places: Tensor, sees: Tensor) -> tuple[Tensor, ...]:
-        out = self.decoder(ids, positions, Slots(self.cache, places, sees.shape[1]), sees, self.wanted)
-        return out.features[0], self.decoder.lm_head(out.last[0])
-
-    def inputs(self, ids: Tensor, positions: Tensor, mask: Tensor | None) -> list[Tensor]:
-        """ids, positions [1, n], mask [n, n] or None for one row → the same in a fixed shape."""
-        n, base = ids.shape[1], self.cache.length
-        rows = next(count for count in ROWS if count >= n)
-        span = min(-(-(base + rows) // SPAN) * SPAN, self.cache.capacity)
-        sees = torch.zeros(rows, span, dtype=torch.bool, device=ids.device)
-        sees[:, :base] = True
-        sees[:n, base : base + n] = True if mask is None else mask
-        added = (0, rows - n)
-        places = torch.arange(base, base + rows, device=ids.device)
-        return [F.pad(ids, added), F.pad(positions, added), places, sees]
-
-    def score(self, inputs: list[Tensor], n: int) -> tuple[Tensor, Tensor]:
-        """What `inputs` made of n rows → features [n, width], logits [n, vocab]."""
-        features, logits = self.play(inputs)
-        self.cache.advance(n)
-        return features[:n], logits[:n]
-
-
-def borrow(decoder: Decoder, capacity: int, wanted: Sequence[int], borrower: object) -> FixedTarget:
-    """One that rests, or a new one; it rests again when its borrower is gone.
-
-    They rest with their decoder, and go with it. Room comes in powers of two, so that one serves most runs.
+    aside: what a capture is to happen in. It is no decoding, as compiling a kernel is none.
     """
-    resting: list[FixedTarget] = decoder.__dict__.setdefault("resting", [])
+
+    def __init__(self, cache: KVCache, aside: Aside = nullcontext):
+        self.keys, self.values, self.capacity, self.length = cache.keys, cache.values, cache.capacity, cache.length
+        self.aside, self.play = aside, Graphs()
+        self.clean()
+
+    def clean(self) -> None:
+        """Rows nobody has written are multiplied by zero, which must not meet a NaN."""
+        for store in (self.keys, self.values):
+            store[:, :, :, self.length :] = 0
+
+    def reserve(self, rows: int) -> None:
+        """As ever; a cache that had to move leaves its graphs behind."""
+        if rows > self.capacity:
+            super().reserve(rows)
+            self.play = Graphs()
+            self.clean()
+
+    def through(self, name: Hashable, work: Pass, new: Sequence[Tensor], mask: Tensor | None) -> tuple[Tensor, ...]:
+        """A pass over n new rows, tensors [1, n, …]; gives tensors [1, n, …]. mask: [n, n or all], None = causal."""
+        n = new[0].shape[1]
+        rows, end = rounded(n), self.length + n
+        self.reserve(self.length + rows)
+        mask = causal(n, self.length, new[0].device) if mask is None else mask
+        frame = self.places(n, rows), self.sees(rows, end, mask)
+        found = self.played(name, work, [*(padded(one, rows) for one in new), *frame])
+        self.advance(n)
+        return tuple(one[:, :n] for one in found)
+
+    def played(self, name: Hashable, work: Pass, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """`work` on these inputs and this cache; the last two are places [rows] and who sees whom […, span]."""
+        if not self.play.ready(name, inputs):
+            with self.aside():
+                self.play.prepare(name, partial(self.fixed, work), inputs)
+        return self.play(name, inputs)
+
+    def fixed(self, work: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
+        *new, places, sees = inputs
+        return work(*new, Slots(self, places, sees.shape[-1]), sees)
+
+    def places(self, n: int, rows: int, between: int = 0) -> Tensor:
+        """Where n new rows go, [rows]: behind the cache; the rows added to them `between` places farther on."""
+        where = torch.arange(self.length, self.length + rows, device=self.keys.device)
+        where[n:] += between
+        return where
+
+    def sees(self, rows: int, end: int, mask: Tensor | None) -> Tensor:
+        """Which places each row sees, [rows, span]: the first `end`; of the last ones what `mask` [n, ≤ end] says."""
+        span = min(-(-end // SPAN) * SPAN, self.capacity)
+        found = torch.zeros(rows, span, dtype=torch.bool, device=self.keys.device)
+        found[:, :end] = True
+        if mask is not None:
+            n, width = mask.shape
+            found[:n, end - width : end] = mask
+        return found
+
+
+def playing(cache: object, rows: int) -> PlayedCache | None:
+    """The cache, where a pass of so many rows is to be played from a graph."""
+    return cache if isinstance(cache, PlayedCache) and rows <= ROWS[-1] else None
+
+
+def rounded(n: int) -> int:
+    """Rows of the smallest shape that n rows fit into."""
+    return next(count for count in ROWS if count >= n)
+
+
+def padded(rows: Tensor, to: int, dim: int = 1) -> Tensor:
+    """Zeros behind the rows that lie along `dim`, so that there are `to` of them."""
+    return F.pad(rows, (0, 0) * (rows.dim() - 1 - dim) + (0, to - rows.shape[dim]))
+
+
+def borrow(
+    owner: nn.Module, kind: Hashable, capacity: int, make: Callable[[int], PlayedCache], borrower: object
+) -> PlayedCache:
+    """A cache that rests, or a new one; it rests again when its borrower is gone.
+
+    They rest with the network they belong to, and go with it. Room comes in powers of two, so that one serves most
+    runs. kind: what its graphs were captured for.
+    """
+    resting: dict[Hashable, list[PlayedCache]] = owner.__dict__.setdefault("resting", {})
     capacity = 1 << (capacity - 1).bit_length()
-    mine = [one for one in resting if one.wanted == tuple(wanted)]
-    resting[:] = [one for one in resting if one not in mine]
-    found = next((one for one in mine if one.cache.capacity >= capacity), None)
-    found = found or FixedTarget(decoder, capacity, wanted)
-    found.cache.crop(0)
-    weakref.finalize(borrower, resting.append, found)
+    found = next((one for one in resting.pop(kind, []) if one.capacity >= capacity), None) or make(capacity)
+    found.crop(0)
+    weakref.finalize(borrower, rest, resting, kind, found)
     return found
+
+
+def rest(resting: dict[Hashable, list[PlayedCache]], kind: Hashable, one: PlayedCache) -> None:
+    resting.setdefault(kind, []).append(one)

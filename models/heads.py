@@ -1,10 +1,11 @@
 """The drafters' networks: EAGLE, EAGLE-3 and DFlash, with the parameter names of the published checkpoints.
 
-They own no copy of the target's embedding or LM head; whoever runs them passes embedded rows in and a head to `logits`.
+Most own no copy of the target's embedding or LM head; whoever runs them passes embedded rows in and a head to `logits`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from models.cache import KVCache
 from models.decoder import Layer
+from models.graphs import PlayedCache, padded, playing, rounded
 from models.layers import (
     MLP,
     Attention,
@@ -52,7 +54,7 @@ class EagleConfig:
 
 @dataclass(frozen=True)
 class Eagle3Config:
-    """EAGLE-3 head. `fused` features of `target_hidden` each enter fc; the four flags are the speculators variants'.
+    """EAGLE-3 head. Features of `feature_layers`, `target_hidden` wide, enter fc; the flags are speculators variants'.
     window: how far its attention looks back, 0 = all the way."""
 
     hidden: int
@@ -138,6 +140,13 @@ class EagleHead(Head):
         mask: Tensor | None = None,
     ) -> Tensor:
         """embedded, hidden [B, n, H]; row i pairs feature i with the embedding of token i + 1, at position i."""
+        if fixed := playing(cache, embedded.shape[1]):
+            return fixed.through("draft", self.rows, [embedded, hidden, positions], mask)[0]
+        return self.rows(embedded, hidden, positions, cache, mask)[0]
+
+    def rows(
+        self, embedded: Tensor, hidden: Tensor, positions: Tensor, cache: Rows | None, mask: Tensor | None
+    ) -> tuple[Tensor]:
         past = cache.length if cache is not None else 0
         x = self.fc(torch.cat([embedded, hidden], dim=-1))
         block: EagleLayer = self.layers[0]  # type: ignore[assignment]
@@ -147,7 +156,7 @@ class EagleHead(Head):
         x = x + block.self_attn(x, *angles, scores, cache, 0)
         if cache is not None:
             cache.advance(embedded.shape[1])
-        return x + block.mlp(block.post_attention_layernorm(x))
+        return (x + block.mlp(block.post_attention_layernorm(x)),)
 
     def feedback(self, out: Tensor) -> Tensor:
         """What the next level starts from."""
@@ -216,6 +225,14 @@ class Eagle3Head(Head):
         mask: Tensor | None = None,
     ) -> Tensor:
         """As `EagleHead.forward`; returns the pre-norm output [B, n, H]."""
+        fixed = playing(cache, embedded.shape[1])
+        if fixed and not self.config.window:  # a window takes places in the cache for distances
+            return fixed.through("draft", self.rows, [embedded, hidden, positions], mask)[0]
+        return self.rows(embedded, hidden, positions, cache, mask)[0]
+
+    def rows(
+        self, embedded: Tensor, hidden: Tensor, positions: Tensor, cache: Rows | None, mask: Tensor | None
+    ) -> tuple[Tensor]:
         past = cache.length if cache is not None else 0
         block = self.midlayer
         normed = block.hidden_norm(hidden)
@@ -229,7 +246,7 @@ class Eagle3Head(Head):
         x = residual + block.self_attn(x, *angles, scores, cache, 0)
         if cache is not None:
             cache.advance(embedded.shape[1])
-        return x + block.mlp(block.post_attention_layernorm(x))
+        return (x + block.mlp(block.post_attention_layernorm(x)),)
 
     def feedback(self, out: Tensor) -> Tensor:
         """What the next level starts from: pre-norm as published, post-norm in files that say `norm_output`."""
@@ -279,9 +296,50 @@ class DFlashHead(Head):
         Runs the first `depth` layers; returns each layer's output [B, n, H], before the final norm. Context and block
         keys join `cache`: crop the block's n rows off afterwards. masks: per layer, [n, past + c + n], True = visible.
         """
+        if fixed := playing(cache, context.shape[1]):
+            return self.filled(fixed, block, context, positions, masks or [None] * self.config.layers, depth)
+        return list(self.rows(depth, block, context, positions, cache, masks))
+
+    def remember(self, context: Tensor, positions: Tensor, cache: KVCache, depth: int | None = None) -> None:
+        """Context rows [B, c, H] join `cache` at `positions` [B, c], without a block that looks at them yet."""
+        angles = self.config.rope.angles(positions, context.dtype)
+        for i, layer in enumerate(self.layers[:depth]):
+            layer.self_attn.lend(context, *angles, cache, i)  # type: ignore[operator, union-attr]
+        cache.advance(positions.shape[1])
+
+    def filled(
+        self,
+        cache: PlayedCache,
+        block: Tensor,
+        context: Tensor,
+        positions: Tensor,
+        masks: Sequence[Tensor | None],
+        depth: int | None,
+    ) -> list[Tensor]:
+        """In fixed shape: context rows that were added lie behind the block, where nobody looks."""
+        new, slots, start = context.shape[1], block.shape[1], cache.length + context.shape[1]
+        rows, end = rounded(new), start + slots
+        cache.reserve(cache.length + rows + slots)
+        places = torch.cat([cache.places(new, rows, slots), torch.arange(start, end, device=block.device)])
+        positions = torch.cat([padded(positions[:, :new], rows), positions[:, new:]], dim=1)
+        sees = torch.stack([cache.sees(slots, end, mask) for mask in masks])
+        inputs = [block, padded(context, rows), positions, places, sees]
+        outputs = cache.played(("block", depth), partial(self.rows, depth), inputs)
+        cache.advance(new + slots)
+        return list(outputs)
+
+    def rows(
+        self,
+        depth: int | None,
+        block: Tensor,
+        context: Tensor,
+        positions: Tensor,
+        cache: Rows | None,
+        masks: Sequence[Tensor | None] | Tensor | None,
+    ) -> tuple[Tensor, ...]:
         past = cache.length if cache is not None else 0
         angles = self.config.rope.angles(positions, block.dtype)
-        masks = masks or [None] * self.config.layers
+        masks = [None] * self.config.layers if masks is None else masks
         outputs = []
         for i, layer in enumerate(self.layers[:depth]):
             scores = additive(masks[i], past, block.dtype, self.config.attention.group)
@@ -289,7 +347,7 @@ class DFlashHead(Head):
             outputs.append(block)
         if cache is not None:
             cache.advance(positions.shape[1])
-        return outputs
+        return tuple(outputs)
 
     def logits(self, out: Tensor, lm_head: LMHead) -> Tensor:
         """A layer's output through the drafter's own norm and the target's LM head, or its own where it has one."""

@@ -316,6 +316,11 @@ class Attention(nn.Module):
                 k, v = cache.append(layer, k, v)
         return self.o_proj(attend(q, k, v, scores))
 
+    def lend(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache, layer: int) -> None:
+        """x [B, n, input]: rows that give keys and values, and ask nothing."""
+        _, k, v = self.parts(self.project(x), cos, sin, x.shape[1])
+        cache.append(layer, k, v)
+
     def parts(self, flat: Tensor, cos: Tensor, sin: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
         """What `project` gives → turned q [B, heads, n - context, dim], turned k and v [B, kv_heads, n, dim]."""
         heads, kv = self.shape.heads, self.shape.kv_heads

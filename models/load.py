@@ -145,7 +145,7 @@ def pick_dtype(device: torch.device, name: str = "auto", stored: torch.dtype = t
     known = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "stored": stored}
     known[FEW_BITS] = torch.float32
     if name == "auto":
-        native = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        native = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         half = "bf16" if native and stored != torch.float16 else "fp16"
         name = "fp32" if device.type == "cpu" else half
     if name not in known:

@@ -15,7 +15,8 @@ ENDLESS = float("inf")
 def free_bytes(device: torch.device) -> float:
     """Memory that can still be had; endless where the system does not say."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # PyTorch gives it out again
+        return torch.cuda.mem_get_info(device)[0] + kept
     return min(free_in_system(), free_in_container())
 
 

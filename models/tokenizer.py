@@ -24,7 +24,7 @@ class Tokenizer:
         self.bytes_of = byte_alphabet()
         self.added = {i: token.content for i, token in hub.added_tokens_decoder.items()}
         vocab = hub.get_vocab()
-        self.byte_level = "Ġ" in vocab or any(t.startswith("Ġ") for t in list(vocab)[:2000])
+        self.byte_level = "▁" not in vocab and ("Ġ" in vocab or any(t.startswith("Ġ") for t in list(vocab)[:2000]))
 
     @classmethod
     def load(cls, folder: Path, template: str = "") -> "Tokenizer":
@@ -41,12 +41,18 @@ class Tokenizer:
 
     def chat(self, text: str) -> list[int]:
         """One user turn in the model's own chat template, ready for the answer; thinking modes are off."""
+        if not self.hub.chat_template:
+            raise ConfigError("this target has no chat template: give the prompt as it is, with --raw")
         turns = [{"role": "user", "content": text}]
         shown = self.hub.apply_chat_template(turns, add_generation_prompt=True, enable_thinking=False, tokenize=False)
         return self.raw(str(shown))
 
     def raw(self, text: str) -> list[int]:
         return self.hub.encode(text, add_special_tokens=False)
+
+    def whole(self, text: str) -> list[int]:
+        """A text from its very beginning, with the mark that some models always see there."""
+        return self.hub.encode(text)
 
     def token_bytes(self, token: int) -> bytes:
         """The exact bytes of one id; ids past the tokenizer's end (padding rows) have a readable stand-in."""

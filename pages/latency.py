@@ -117,7 +117,9 @@ def more_machines(known: list[Machine], one: Machine) -> None:
             names = {m.key: m.name for m in rest}
             restore("others", some_of(list(names)), [])
             st.session_state.others = [key for key in st.session_state.others if key in names]
-            st.multiselect(t("lab.others"), list(names), format_func=names.__getitem__, key="others")
+            st.multiselect(
+                t("lab.others"), list(names), format_func=names.__getitem__, key="others", placeholder=t("lab.pick")
+            )
             note("others", [], ",".join)
         else:
             st.caption(t("lab.alone"))

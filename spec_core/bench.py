@@ -16,12 +16,12 @@ import msgspec
 import torch
 
 from models.load import Model, load_target
-from spec_core.command import Parser, Ready, choose, get_ready, guarded, knobs_by_method, say
+from spec_core.command import Parser, Ready, at_least_one, choose, get_ready, guarded, knobs_by_method, say
 from spec_core.contract import Knobs
 from spec_core.methods import yardstick
 from spec_core.presets import PRESETS, Preset, preset
 from spec_core.prompts import Question, load, sample
-from spec_core.report import NEAR_TIE, Departure, Figures, Ratio, Report, loops, speedup, table
+from spec_core.report import Departure, Figures, Ratio, Report, loops, speedup, table, tie
 from spec_core.run import chat_prompt
 from spec_core.trace import (
     Prompt,
@@ -121,7 +121,8 @@ def figures(bench: Bench, key: str, real: Sequence[Departure]) -> Figures:
 
 def report(bench: Bench, ratios: dict[str, Ratio], skipped: dict[str, str]) -> Report:
     away = [] if bench.sampling.temperature else departures(bench)
-    real = [one for one in away if one.gap > NEAR_TIE]
+    allowed = tie(bench.model.number_type)
+    real = [one for one in away if one.gap > allowed]
     pairs = zip(bench.questions, bench.plain(), strict=True)
     looping = [question.name for question, trace in pairs if loops(ids(trace))]
     keys = [one.method.key for one in bench.ready]
@@ -136,7 +137,7 @@ def report(bench: Bench, ratios: dict[str, Ratio], skipped: dict[str, str]) -> R
         methods={key: figures(bench, key, real) for key in keys},
         ratios=ratios,
         presets={key: bench.knobs[key, "this device"] for key in keys},
-        near_ties=[one for one in away if one.gap <= NEAR_TIE],
+        near_ties=[one for one in away if one.gap <= allowed],
         differences=real,
         looping=len(looping),
         looping_prompts=looping,
@@ -144,13 +145,16 @@ def report(bench: Bench, ratios: dict[str, Ratio], skipped: dict[str, str]) -> R
     )
 
 
-def settings(ready: Sequence[Ready], given: Mapping[str, Knobs], base: Preset) -> dict[tuple[str, Preset], Knobs]:
+def settings(
+    ready: Sequence[Ready], given: Mapping[str, Knobs], base: Preset, kind: str
+) -> dict[tuple[str, Preset], Knobs]:
     """Knobs by method and preset; what the command line names goes over `base`, which stands for *this device*."""
     found: dict[tuple[str, Preset], Knobs] = {}
     for one in ready:
         method = one.method
         found[method.key, "published"] = one.published
-        found[method.key, "this device"] = method.settle({**preset(method, base), **given.get(method.key, {})})
+        start = one.published if base == "published" else preset(method, base, kind=kind)
+        found[method.key, "this device"] = method.settle({**start, **given.get(method.key, {})})
     return found
 
 
@@ -158,7 +162,9 @@ def arguments() -> Parser:
     parser = Parser(prog="python -m spec_core.bench", description="Compare the methods on a file of prompts.")
     default = [Path("assets/prompts/bench.jsonl")]
     parser.add_argument("--prompts", type=Path, default=default, nargs="+", metavar="FILE.jsonl")
-    parser.add_argument("--limit", type=int, default=20, help="prompts at most, an equal number of each set (20)")
+    parser.add_argument(
+        "--limit", type=at_least_one, default=20, help="prompts at most, an equal number of each set (20)"
+    )
     parser.add_argument("--tokens", type=int, default=96, help="most new tokens per prompt (96)")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -194,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.sweep and not args.json:
         return 0
     sampling = Sampling(args.temperature, seed=args.seed)
-    knobs = settings(ready, given, "published" if args.published else "this device")
+    knobs = settings(ready, given, "published" if args.published else "this device", model.device.type)
     bench = Bench(model, ready, knobs, questions, sampling, args.tokens)
     return finish(bench, args.target if args.ratios else None, skipped, args.json)
 

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from models.heads import DFlashHead, new_cache
+from models.heads import DFlashHead
 from models.load import Model, Network
 from spec_core.contract import Clock, Draft
+from spec_core.playback import draft_cache
 from spec_core.trace import DraftTree, Losers
 from spec_core.tree import chain, losers
 
@@ -28,11 +29,22 @@ class BlockDrafter:
         most = self.head.config.layers
         self.block, self.depth, self.guesses = block, most if layers >= WHOLE else min(layers, most), guesses
         self.layers = self.head.config.feature_layers
-        self.cache = new_cache(self.head, 0, model.decoder.model.embed_tokens.weight)
+        self.cache = draft_cache(self.head, model.decoder.model.embed_tokens.weight, self)
         self.features: list[Tensor] = []
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
+        if not self.cache.length and len(features) > 1:  # the last waits for the first block
+            self.remember(features[:-1], clock)
+            features = features[-1:]
         self.features.append(features)
+
+    @torch.inference_mode()
+    def remember(self, features: Tensor, clock: Clock) -> None:
+        """A prompt's features [n, width] become keys and values of every layer that runs."""
+        self.cache.reserve(len(features))
+        with clock.measure("draft", len(features), self.depth):
+            places = torch.arange(len(features), device=self.model.device)[None]
+            self.head.remember(self.head.context(features[None]), places, self.cache, self.depth)
 
     @torch.inference_mode()
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:

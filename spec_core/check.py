@@ -16,9 +16,9 @@ from models.load import Model, load_target, pick_device, pick_dtype, resolve
 from models.memory import ROOM, copies, free_bytes
 from spec_core.command import Parser, Ready, get_ready, guarded
 from spec_core.methods import discover, yardstick
-from spec_core.report import NEAR_TIE
+from spec_core.report import tie
 from spec_core.run import RequestError, chat_prompt, peak_memory_mb
-from spec_core.trace import Prompt, Sampling, Trace, accepted_by_depth, difference, exact, mean_tau, tokens_per_second
+from spec_core.trace import Prompt, Sampling, Trace, accepted_by_depth, difference, mean_tau, tokens_per_second
 
 TOKENS = 32
 QUESTIONS = (
@@ -26,7 +26,6 @@ QUESTIONS = (
     "Write a Python function that adds two numbers.",
     "Why is the sky blue? Answer in two sentences.",
 )
-HALF_TIE = 0.5  # half-precision logits of two correct paths differ by this much; fp32 ones by NEAR_TIE
 SHOWN = 5  # slots whose acceptance is printed
 FAR = 0.25  # so far below the published share, slot 1 is no matter of prompts
 FEW = 20  # guesses that say nothing yet
@@ -79,7 +78,7 @@ def decodes(model: Model, one: Ready, prompts: Sequence[Prompt], tokens: int) ->
 
 def departures(traces: Sequence[Trace], plain: Sequence[Trace]) -> tuple[bool, str]:
     """Whether every text is plain decoding's, near-ties excepted, and how to say it."""
-    allowed = NEAR_TIE if exact(plain[0].header.dtype) else HALF_TIE
+    allowed = tie(plain[0].header.dtype)
     away = [found_one for pair in zip(traces, plain, strict=True) if (found_one := difference(*pair))]
     if worst := max(away, key=lambda one: one.gap, default=None):
         where = f"token {worst.position}, gap {worst.gap:.2g}"

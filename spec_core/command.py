@@ -38,6 +38,13 @@ def guarded(main: Callable[[], int]) -> int:
         return INTERRUPTED
 
 
+def at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
 def say(message: str) -> None:
     """Progress, beside the result."""
     print(message, file=sys.stderr, flush=True)

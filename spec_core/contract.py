@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -93,13 +94,14 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Lap:
-    """A pass between two marks."""
+    """A pass between two marks; `holes` are the laps within it that are not its own."""
 
     kind: PassKind
     begin: Any
     end: Any
     rows: int = 0
     layers: int = 0
+    holes: "tuple[Lap, ...]" = ()
 
 
 class Clock:
@@ -116,11 +118,12 @@ class Clock:
         """A new step begins now."""
         self.watch.settle()
         self.laps: list[Lap] = []
+        self.holes: list[Lap] = []
         self.begun = self.last = self.watch.mark()
 
     def note(self, kind: PassKind, begin: Any, end: Any, rows: int = 0, layers: int = 0) -> None:
-        self.laps.append(Lap(kind, begin, end, rows, layers))
-        self.last = end
+        self.laps += [Lap(kind, begin, end, rows, layers, tuple(self.holes)), *self.holes]
+        self.holes, self.last = [], end
 
     def fill(self) -> None:
         """Book the time since the last pass as the host's."""
@@ -130,8 +133,11 @@ class Clock:
     def measure(self, kind: PassKind, rows: int = 0, layers: int = 0) -> Generator[None]:
         """Time one pass of `rows` rows through `layers` layers."""
         self.fill()
-        begin = self.last
-        yield
+        begin, before = self.last, TIMING.set(self)
+        try:
+            yield
+        finally:
+            TIMING.reset(before)
         self.note(kind, begin, self.watch.mark(), rows, layers)
 
     @property
@@ -143,7 +149,21 @@ class Clock:
 
     def timed(self, lap: Lap) -> Pass:
         start, length = self.watch.ms(self.begun, lap.begin), self.watch.ms(lap.begin, lap.end)
+        length -= sum(self.watch.ms(hole.begin, hole.end) for hole in lap.holes)
         return Pass(lap.kind, tidy(start), tidy(length), lap.rows, lap.layers)
+
+
+TIMING: ContextVar[Clock | None] = ContextVar("TIMING", default=None)  # the clock that times a pass just now
+
+
+@contextmanager
+def aside() -> Generator[None]:
+    """Within a pass: work that is not its own, such as compiling it. Booked as `record`, if anybody times the pass."""
+    clock = TIMING.get()
+    begin = clock.watch.mark() if clock else None
+    yield
+    if clock:
+        clock.holes.append(Lap("record", begin, clock.watch.mark()))
 
 
 @dataclass(frozen=True)
@@ -187,8 +207,11 @@ class Drafter(Protocol):
 
     layers: tuple[int, ...]  # target layers it wants, as indices of Hugging Face's hidden_states
 
-    def observe(self, tokens: list[int], features: "Tensor") -> None:
-        """These tokens are sure now, and the target's features of each [n, width]. The first call is the prompt."""
+    def observe(self, tokens: list[int], features: "Tensor", clock: Clock) -> None:
+        """These tokens are sure now, and the target's features of each [n, width].
+
+        The first call is the prompt; what can be done with it then belongs to the prefill.
+        """
         ...
 
     def propose(self, root: int, rng: "torch.Generator", clock: Clock) -> Draft:

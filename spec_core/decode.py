@@ -46,9 +46,9 @@ def decode(target: Target, drafter: Drafter, plan: Plan, clock: Clock) -> Genera
     done: list[int] = []
     clock.start()
     draft, scores = Draft(trunk(plan.prompt[-1])), target.prefill(plan.prompt, clock)
-    drafter.observe(plan.prompt, scores.features)
     walk = verify(draft, scores.logits, plan.sampling, rng)
     new = plan.cut(walk.tokens(draft.tree), done)
+    drafter.observe(plan.prompt, scores.features, clock)
     while True:
         yield record(draft, scores, walk, new, plan, clock)
         done += new
@@ -62,7 +62,7 @@ def decode(target: Target, drafter: Drafter, plan: Plan, clock: Clock) -> Genera
         sure = walk.path[: len(new)]  # a stop or the budget may end the step before its path does
         rows = [draft.tree.kept.index(node) for node in sure]
         target.commit(rows)
-        drafter.observe([draft.tree.tokens[node] for node in sure], scores.features[rows])
+        drafter.observe([draft.tree.tokens[node] for node in sure], scores.features[rows], clock)
 
 
 def record(draft: Draft, scores: Scores, walk: Walk, new: list[int], plan: Plan, clock: Clock) -> Step:

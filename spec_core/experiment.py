@@ -129,8 +129,8 @@ class Recalling:
         self.drafter, self.known, self.layers = drafter, known, drafter.layers
         self.seen: list[int] = []
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
-        self.drafter.observe(tokens, features)
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
+        self.drafter.observe(tokens, features, clock)
         self.seen += tokens
 
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
@@ -147,8 +147,8 @@ class Lying:
     def __init__(self, drafter: Drafter, lie: Callable[[Draft], Draft]):
         self.drafter, self.lie, self.layers = drafter, lie, drafter.layers
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
-        self.drafter.observe(tokens, features)
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
+        self.drafter.observe(tokens, features, clock)
 
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
         return self.lie(self.drafter.propose(root, rng, clock))
@@ -185,10 +185,10 @@ class Way:
         return Lying(made, LIES[self.wrong]) if self.wrong else Recalling(made, known)
 
 
-def ways(ready: Sequence[Ready]) -> list[Way]:
-    """Every method as it is fastest here, then the chains drawn from q, then one of those spoilt."""
+def ways(ready: Sequence[Ready], device: str) -> list[Way]:
+    """Every method as it is fastest on that kind of device, then the chains drawn from q, then one of those spoilt."""
     drawn = [one for one in ready if one.method.drawn]
-    found = [Way(one, preset(one.method, "this device")) for one in ready]
+    found = [Way(one, preset(one.method, "this device", kind=device)) for one in ready]
     found += [Way(one, {**one.method.drawn, "depth": LENGTH}) for one in drawn]
     return found + [Way(drawn[-1], {**drawn[-1].method.drawn, "depth": 1}, wrong) for wrong in LIES if drawn]
 
@@ -246,7 +246,7 @@ def spot(model: Model, ready: Sequence[Ready], prompt: list[int], answer: list[i
     arms: list[Arm] = []
     continuations: list[Tokens] = []
     law_: list[float] = []
-    for place, way in enumerate(ways(ready)):
+    for place, way in enumerate(ways(ready, model.device.type)):
         layers = tuple(way.drafter(model, Sampling(WARMTH), {}).layers)
         if layers not in known:
             known[layers] = Answers(model, layers, prompt + answer[:-1], answer[-1])

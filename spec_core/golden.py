@@ -98,8 +98,8 @@ class HeardDrafter:
         self.inner, self.lm_head, self.layers = inner, lm_head, inner.layers
         self.drafts: list[list[Tensor]] = []
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
-        self.inner.observe(tokens, features)
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
+        self.inner.observe(tokens, features, clock)
 
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
         said: list[Tensor] = []

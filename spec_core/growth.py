@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from models.heads import Eagle3Head, EagleHead, new_cache
+from models.heads import Eagle3Head, EagleHead
 from models.load import Model, Network
 from spec_core.contract import Clock, Draft
+from spec_core.playback import draft_cache
 from spec_core.target import CHUNK
 from spec_core.trace import DraftTree, Losers, Sampling, tidy
 from spec_core.tree import chain, losers
@@ -103,31 +104,34 @@ class FeatureDrafter:
             raise TypeError(f"{network.id} is no EAGLE head")
         self.model, self.head, self.grow = model, network.module, grow
         self.layers = self.head.config.feature_layers
-        self.cache = new_cache(self.head, 0, model.decoder.model.embed_tokens.weight)
+        self.cache = draft_cache(self.head, model.decoder.model.embed_tokens.weight, self)
         self.waiting: list[int] = []  # tokens whose feature is here but whose successor is not in the cache yet
         self.features: list[Tensor] = []
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
         self.waiting += tokens
         self.features.append(features)
+        if not self.cache.length and len(tokens) > 1:
+            self.extend(self.waiting[1:], clock)
 
     @torch.inference_mode()
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
-        hidden = self.extend(root, clock)
+        successors = [*self.waiting[1:], root]
+        hidden = self.extend(successors, clock)
         stable = self.cache.length
         draft = self.grow(self, root, hidden, rng, clock)
         self.cache.crop(stable)
         return draft
 
-    def extend(self, root: int, clock: Clock) -> Tensor:
-        """Pair each waiting feature with the token after it, the root last; returns the last output [1, H]."""
-        successors = [*self.waiting[1:], root]
-        features = torch.cat(self.features)
-        positions = list(range(self.cache.length, self.cache.length + len(successors)))
-        self.waiting, self.features = [], []
-        out = features
-        with clock.measure("draft", len(successors), 1):
-            for part in (slice(i, i + CHUNK) for i in range(0, len(successors), CHUNK)):
+    @torch.inference_mode()
+    def extend(self, successors: list[int], clock: Clock) -> Tensor:
+        """Pair waiting features, each with the token after it, in the stable cache; returns the last output [1, H]."""
+        n = len(successors)
+        features, later = torch.cat(self.features).split([n, len(self.waiting) - n])
+        positions = list(range(self.cache.length, self.cache.length + n))
+        out, self.waiting, self.features = features, self.waiting[n:], [later]
+        with clock.measure("draft", n, 1):
+            for part in (slice(i, i + CHUNK) for i in range(0, n, CHUNK)):
                 out = self.run(successors[part], self.head.fuse(features[None, part]), positions[part], None)
         return out[-1:]
 

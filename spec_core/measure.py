@@ -40,11 +40,13 @@ from spec_core.measurement import (
     curve,
     grown,
     growth,
+    lengths,
     lines,
     save,
     targets,
 )
 from spec_core.methods import discover
+from spec_core.playback import fresh
 from spec_core.report import Ratio
 from spec_core.run import RequestError, drafter_card, peak_memory_mb, target_card
 from spec_core.stopwatch import stopwatch
@@ -182,7 +184,7 @@ def draft_work(subject: Subject, method: Method, form: Curve, length: int, cache
 
     def do(clock: Clock) -> int:
         cache.crop(context)
-        drafter.observe([0], feature)
+        drafter.observe([0], feature, clock)
         clock.start()
         return len(drafter.propose(0, rng, clock).tree.kept)
 
@@ -257,13 +259,13 @@ def works_behind(subject: Subject, lengths: list[int], context: int, budgets: Se
     """
     model = subject.model
     like = model.decoder.model.embed_tokens.weight
-    caches = {kind: settled(new_cache(n.module, 0, like), context) for kind, n in subject.networks.items()}
+    caches = {kind: settled(fresh(new_cache(n.module, 0, like)), context) for kind, n in subject.networks.items()}
     for method in (method for method in discover().values() if method.network in caches):
         most, cache = subject.networks[method.network].layers, caches[method.network]
         for form in (form for form in method.curves if form.layers <= most):
             for length in budgets if form.form == "budget" else lengths:
                 yield draft_work(subject, method, form, length, cache)
-    own = settled(model.decoder.new_cache(0), context)
+    own = settled(fresh(model.decoder.new_cache(0)), context)
     yield from (target_work(model, rows, own) for rows in sorted({*ROWS, *(nodes + 1 for nodes in budgets)}))
 
 
@@ -355,12 +357,12 @@ def title(line: Line) -> str:
 
 def rows_of(measurement: Measurement, context: int) -> list[str]:
     """The table of one context: milliseconds of a draft by length, then what the growth from 4 tokens is."""
-    lengths = sorted({task.length for task in measurement.points if task.method})
-    out = [f"behind {context} tokens, ms of a draft of" + "".join(f"{n:>10}" for n in lengths) + "   x8/x4  x16/x4"]
+    known = lengths(measurement)
+    out = [f"behind {context} tokens, ms of a draft of" + "".join(f"{n:>10}" for n in known) + "   x8/x4  x16/x4"]
     for line in lines(measurement):
         times = {p.task.length: p.median for p in curve(measurement, line, context)}
         ratios = (growth(measurement, line, context, 4, long) for long in (8, 16))
-        cells = "".join(f"{times[n]:10.2f}" if n in times else f"{'-':>10}" for n in lengths)
+        cells = "".join(f"{times[n]:10.2f}" if n in times else f"{'-':>10}" for n in known)
         out.append(f"{title(line):>35}{cells}" + "".join(f"{r:8.2f}" if r else f"{'-':>8}" for r in ratios))
     passes = targets(measurement, context)
     out.append("target pass of rows " + ", ".join(f"{p.task.length}: {p.median:.1f} ms" for p in passes))

@@ -12,7 +12,7 @@ from spec_core.trace import Header, Step, Trace, TraceError, Word
 
 LARGEST = 1e13  # of any number: weights of a network, milliseconds
 TOKEN = 2**31
-NODES, ALL_NODES, STEPS, PASSES = 1024, 60_000, 5_000, 4_096  # in a step, in all; far above any run of ours
+NODES, ALL_NODES, STEPS, PASSES = 1024, 250_000, 5_000, 4_096  # in a step, in all
 TEXT, NAME = 400_000, 2_000  # characters of a prompt; of everything else
 SLACK = 1e-3  # above 1 that rounding may have left in a probability
 

@@ -1,11 +1,11 @@
-"""Two settings per method: the paper's, and the one measured fastest here. The latter are kept in presets.json."""
+"""Two settings per method: the paper's, and the one measured fastest. presets.json has the latter, and where it was."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from spec_core.contract import Method
 from spec_core.trace import KnobValue
@@ -28,35 +28,39 @@ class Tried(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """The file: knobs per method key, where and when they were measured, and everything they were chosen from."""
+    """The file: knobs per method key, where and when they were measured, and everything they were chosen from.
+
+    kind: of the device, cpu or cuda. target: its id.
+    """
 
     device: str
     date: str
     presets: dict[str, dict[str, KnobValue]]
     tried: list[Tried] = []
+    kind: str = "cpu"
+    target: str = ""
+
+    def like(self, other: "Measured") -> bool:
+        """Whether both are of one device and target."""
+        return (self.device, self.kind, self.target) == (other.device, other.kind, other.target)
 
 
 def read(path: Path = FILE) -> Measured:
     return msgspec.json.decode(path.read_bytes(), type=Measured)
 
 
-def preset(method: Method, name: Preset, path: Path = FILE) -> dict[str, KnobValue]:
-    """All knobs of `method` in that preset; what was never measured here stays as published."""
-    return method.settle(read(path).presets.get(method.key, {}) if name == "this device" else {})
+def preset(method: Method, name: Preset, path: Path = FILE, kind: str = "cpu") -> dict[str, KnobValue]:
+    """All knobs of `method` in that preset; what was never measured on that kind of device stays as published."""
+    found = read(path)
+    fits = name == "this device" and found.kind == kind
+    return method.settle(found.presets.get(method.key, {}) if fits else {})
 
 
-def write(
-    device: str,
-    date: str,
-    found: Mapping[str, Mapping[str, KnobValue]],
-    path: Path = FILE,
-    tried: Sequence[Tried] = (),
-) -> None:
-    """Put newly measured knobs into the file. Methods that were not measured now keep theirs, if from this device."""
-    empty = Measured(device, date, {})
-    old = read(path) if path.exists() else empty
-    old = old if old.device == device else empty
-    knobs = old.presets | {key: dict(knobs) for key, knobs in found.items()}
-    kept = [one for one in old.tried if one.method not in found]
-    raw = msgspec.json.encode(Measured(device, date, dict(sorted(knobs.items())), [*kept, *tried]))
+def write(new: Measured, path: Path = FILE) -> None:
+    """Put new measurements into the file. Methods not measured now keep theirs, if of the same device and target."""
+    old = read(path) if path.exists() else new
+    old = old if old.like(new) else Measured(new.device, new.date, {})
+    kept = [one for one in old.tried if one.method not in new.presets]
+    knobs = dict(sorted({**old.presets, **new.presets}.items()))
+    raw = msgspec.json.encode(replace(new, presets=knobs, tried=[*kept, *new.tried]))
     path.write_bytes(msgspec.json.format(raw, indent=2) + b"\n")

@@ -14,7 +14,7 @@ from spec_core.command import Parser, Ready, get_ready, guarded, say
 from spec_core.methods import discover
 from spec_core.presets import PRESETS, Preset, preset
 from spec_core.prompts import PromptFileError, Question, load
-from spec_core.report import NEAR_TIE
+from spec_core.report import tie
 from spec_core.run import chat_prompt
 from spec_core.trace import KnobValue, Prompt, Sampling, Trace, accepted, difference, save, tau, tokens_per_second
 
@@ -36,7 +36,10 @@ class Recorder:
 
     def knobs(self, one: Ready, name: Preset) -> dict[str, KnobValue]:
         """The preset, with whatever makes a recording richer at no cost that counts."""
-        return {**(one.published if name == "published" else preset(one.method, name)), **one.method.recorded}
+        return {
+            **(one.published if name == "published" else preset(one.method, name, kind=self.model.device.type)),
+            **one.method.recorded,
+        }
 
     def warm_up(self, prompt: Prompt) -> None:
         for one in self.ready:
@@ -83,7 +86,7 @@ class Recorder:
     def compare(self, trace: Trace, plain: Trace, name: str) -> Iterator[str]:
         """What is wrong where a greedy run says something else than plain decoding, and it was no near-tie."""
         away = difference(trace, plain)
-        if away and away.gap > NEAR_TIE:
+        if away and away.gap > tie(trace.header.dtype):
             yield f"{name}: not plain decoding's text from token {away.position} on"
 
     def write(self, trace: Trace, name: str) -> Iterator[str]:

@@ -7,9 +7,10 @@ from statistics import median
 from msgspec import Struct
 
 from spec_core.contract import Knobs
-from spec_core.trace import DepthCount, PassKind, Trace, tokens_per_second
+from spec_core.trace import DepthCount, PassKind, Trace, exact, tokens_per_second
 
 NEAR_TIE = 1e-4  # a top-2 logit gap that two correct fp32 paths may decide differently
+HALF_TIE = 0.5  # … and two correct paths in half precision
 GRAM, REPEATS = 8, 4  # a text that says the same GRAM tokens REPEATS times runs in circles
 
 
@@ -72,6 +73,11 @@ class Report(Struct):
     skipped: dict[str, str]
 
 
+def tie(dtype: str) -> float:
+    """The largest gap at which two correct texts may part."""
+    return NEAR_TIE if exact(dtype) else HALF_TIE
+
+
 def speedup(traces: Sequence[Trace], plain: Sequence[Trace]) -> float:
     """Median over prompts of the ratio of tokens per second; prompts answered by a single token have none."""
     pairs = [(tokens_per_second(a), tokens_per_second(b)) for a, b in zip(traces, plain, strict=True)]
@@ -102,8 +108,10 @@ def table(found: Report) -> str:
     for name, one in found.ratios.items():
         verdict = "holds" if one.holds else "does not hold"
         lines.append(f"{name}: {one.value:.2f}, bar {one.bar:.2f} ({one.better} is better): {verdict}")
-    for one in (*found.near_ties, *found.differences):
-        kind = "near-tie" if one.gap <= NEAR_TIE else "DIFFERENT TEXT"
+    for kind, one in [
+        *(("near-tie", one) for one in found.near_ties),
+        *(("DIFFERENT TEXT", one) for one in found.differences),
+    ]:
         lines.append(f"{kind}: {one.method} ({one.preset}) on {one.prompt}, token {one.position}, gap {one.gap:.2g}")
     if found.looping:
         lines.append(f"{found.looping} texts run in circles and flatter tau: {', '.join(found.looping_prompts)}")

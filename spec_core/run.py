@@ -68,7 +68,7 @@ def raw_prompt(model: Model, text: str) -> Prompt:
         raise RequestError("The prompt is empty: type the beginning of a text.")
     if model.tokenizer is None:
         raise RequestError("This target has no tokenizer: give a prompt as token ids.", "tokenizer")
-    return Prompt(text, model.tokenizer.raw(text), "raw")
+    return Prompt(text, model.tokenizer.whole(text), "raw")
 
 
 def network_for(model: Model, method: Method) -> Network | None:

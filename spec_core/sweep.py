@@ -9,7 +9,7 @@ from models.load import Model
 from spec_core.command import Ready, say
 from spec_core.contract import Knobs
 from spec_core.methods import yardstick
-from spec_core.presets import FILE, Tried, write
+from spec_core.presets import FILE, Measured, Tried, write
 from spec_core.prompts import Question, sample
 from spec_core.report import speedup
 from spec_core.run import chat_prompt
@@ -75,6 +75,7 @@ def sweep(model: Model, ready: Sequence[Ready], questions: Sequence[Question], p
     for one in (one for one in ready if one.method.sweep):
         found[one.method.key] = candidates(model, one, prompts)
         lines += table(found[one.method.key])
-    best = {key: fastest(tried).knobs for key, tried in found.items()}
-    write(model.device_name, datetime.date.today().isoformat(), best, path, sum(found.values(), []))
+    best = {key: dict(fastest(tried).knobs) for key, tried in found.items()}
+    today, tried = datetime.date.today().isoformat(), sum(found.values(), [])
+    write(Measured(model.device_name, today, best, tried, model.device.type, model.id), path)
     return "\n".join([*lines, f"written to {path.name}"])

@@ -7,7 +7,7 @@ from pages.pictures import growth, twins
 from pages.pictures import step as stepping
 from pages.pictures.flow import liveliest
 from pages.pictures.numbers import of_step
-from pages.pictures.scene import Scene, Value, join, part
+from pages.pictures.scene import Scene, Value, join, of_run, part
 from spec_core.trace import Trace
 
 JUDGED = ("target", "accept", "reject", "end", "commit")
@@ -22,7 +22,7 @@ def scene(runs: Sequence[Trace], say: Say) -> Scene:
         {
             "growth": growth.picture(grown, number, say),
             "tree": part(whole, lambda frame: frame.at == number and frame.kind in JUDGED),
-            "twins": twins.picture((fixed, same_size), say),
+            "twins": of_run(1, twins.picture((fixed, same_size), say)),
         }
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pages.lessons.lesson import Beat, Lesson, Moment, Say
 from pages.pictures import rule, same
-from pages.pictures.scene import Scene, Value, join
+from pages.pictures.scene import Scene, Value, join, of_run
 from spec_core.trace import Trace, ids, tau
 
 DRAWN, WARM, GREEDY = 0, 1, 2  # the first runs of the cast; greedy ones from the third on
@@ -13,9 +13,9 @@ OUTCOMES = ("sure", "luck", "refused")
 
 def scene(runs: Sequence[Trace], say: Say) -> Scene:
     """All texts side by side; a token the target draws; then three guesses drawn from q on trial."""
-    acts = {"same": same.picture(runs[GREEDY:], say)}
+    acts = {"same": of_run(GREEDY, same.picture(runs[GREEDY:], say))}
     if case := rule.matched(runs[WARM]):
-        acts["match"] = rule.match(runs[WARM], case, say)
+        acts["match"] = of_run(WARM, rule.match(runs[WARM], case, say))
     found = rule.telling(runs[DRAWN])
     acts |= {name: rule.reject(runs[DRAWN], found[name], say) for name in OUTCOMES if name in found}
     return join(acts)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pages.lessons.lesson import Beat, Lesson, Moment, Say
 from pages.pictures import step as stepping
 from pages.pictures import traffic
-from pages.pictures.scene import Scene, Value, join, part
+from pages.pictures.scene import Scene, Value, join, of_run, part
 from spec_core.trace import Step, Trace, accepted, text_of, words
 
 DRAFTED, PLAIN = 0, 1  # places in the cast
@@ -29,7 +29,7 @@ def scene(runs: Sequence[Trace], say: Say) -> Scene:
     number = chosen(run)
     one = part(stepping.picture(plain, say), lambda frame: frame.at == 1)
     whole = part(stepping.picture(run, say), lambda frame: frame.at == number)
-    return join({"plain": one, "traffic": traffic.picture(run, number, say), "step": whole})
+    return join({"plain": of_run(PLAIN, one), "traffic": traffic.picture(run, number, say), "step": whole})
 
 
 def values(runs: Sequence[Trace], number: int) -> Mapping[str, Value]:

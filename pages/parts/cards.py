@@ -273,6 +273,7 @@ def numbers_row(trace: Trace, plain: Trace | None) -> dict[str, str]:
         t("number.speed"): f"{facts.speedup(trace, plain):.2f}" if plain and comparable(trace, plain) else "–",
         t("number.tau"): f"{tau(trace):.2f}",
         t("number.tps"): f"{tokens_per_second(trace):.1f}",
+        t("number.first"): "–" if (first := facts.first_token_ms(trace)) is None else f"{first:.0f}",
         t("number.steps"): str(max(0, len(trace.steps) - 1)),
         t("number.count"): str(len(ids(trace))),
         **split,
@@ -285,8 +286,8 @@ def depths_table(traces: Sequence[Trace]) -> list[dict[str, str]]:
         {
             t("table.method"): title(trace.header.method),
             t("chart.x"): str(count.depth),
-            t("table.tested"): str(count.tested),
-            t("table.held"): str(count.accepted),
+            t("places.tested"): str(count.tested),
+            t("places.held"): str(count.accepted),
             t("chart.y"): f"{count.accepted / count.tested:.0%}",
         }
         for trace in traces

@@ -44,7 +44,7 @@ class Chart:
 
 
 def show(chart: Chart, key: str) -> None:
-    """The figure, and behind a fold the same numbers as a table and as a file."""
+    """The figure alone; its `twin` has the numbers."""
     st.plotly_chart(chart.figure, theme=None, config={"displayModeBar": False}, alt=chart.alt, key=f"chart.{key}")
 
 
@@ -389,7 +389,8 @@ def counts(found: Sequence[DepthCount]) -> list[Asked]:
 
 
 def shares(x: str, curves: Sequence[Shares], unit: bool) -> Chart:
-    """Shares of guesses that held, by x. unit: x is a probability, and on the dotted line both would be equal."""
+    """Shares that held, by x: of guesses by their probability (`unit`; on the dotted line both are equal), or of places
+    by their depth."""
     ground, rows = theme(), []
     deepest = max((p.x for curve in curves for p in curve.points), default=1)
     ends = {"range": [-0.03, 1.03], "tickformat": ".0%"} if unit else {"range": [0.5, deepest + 0.5], "dtick": 1}
@@ -402,7 +403,7 @@ def shares(x: str, curves: Sequence[Shares], unit: bool) -> Chart:
         said = [share_hover(curve.title, x, p) for p in curve.points]
         pairs = [(p.x, p.held / p.asked) for p in curve.points]
         figure.add_trace(stroke(curve.title, pairs, said, pen))
-        rows += [share_row(curve.title, x, p) for p in curve.points]
+        rows += [share_row(curve.title, x, p, "table." if unit else "places.") for p in curve.points]
     return Chart(figure, t("share.alt", {"x": x}), rows)
 
 
@@ -410,11 +411,11 @@ def share_hover(title: str, x: str, p: Asked) -> str:
     return t("share.hover", {"name": title, "x": x, "at": p.x, "held": p.held, "of": p.asked})
 
 
-def share_row(title: str, x: str, p: Asked) -> Row:
+def share_row(title: str, x: str, p: Asked, what: str) -> Row:
     return {
         t("table.method"): title,
         x: round(p.x, 3),
-        t("table.tested"): p.asked,
-        t("table.held"): p.held,
+        t(f"{what}tested"): p.asked,
+        t(f"{what}held"): p.held,
         t("chart.y"): round(p.held / p.asked, 4),
     }

@@ -56,10 +56,21 @@ def runs(asked: str | None, place: DeltaGenerator, presets: tuple[str, ...] = PR
         return None
     if asked == OWN:
         return Choice(f"{OWN}-{own()[0].header.id}", own(), desk().origin)
-    recall("tuning", presets, presets[0])
-    preset = keep("tuning", preset_control(place, t("tuning"), presets, "tuning", locked("tuning")))
+    preset = choose_tuning(place, presets)
     found = recorded.lanes(asked, preset, list(source.methods()))
     return Choice(f"{asked}-{preset}", found, "replay") if found else None
+
+
+def choose_tuning(place: DeltaGenerator, presets: tuple[str, ...]) -> str:
+    """A page begins with the first of its presets, whatever another page began with; a choice goes along."""
+    if st.session_state.get("tuning.from") != presets[0]:
+        st.session_state.pop("tuning", None)
+        st.session_state["tuning.from"] = presets[0]
+    recall("tuning", presets, presets[0])
+    preset = keep("tuning", preset_control(place, t("tuning"), presets, "tuning", locked("tuning")))
+    if preset == presets[0]:
+        st.session_state["kept.tuning"] = ""  # nobody's choice
+    return preset
 
 
 def preset_control(place: Any, label: str, presets: tuple[str, ...], key: str, busy: bool = False) -> str | None:
@@ -87,9 +98,15 @@ def choose_method(names: dict[str, str]) -> str | None:
     )
 
 
+def first_of(methods: list[str]) -> str:
+    """The method to begin with: the one the app opens with, else the last."""
+    opening = recorded.opening_method()
+    return opening if opening in methods else methods[-1]
+
+
 def one_of(choice: Choice) -> Trace:
     """One of the runs, by its method."""
     names = {trace.header.method.key: title(trace.header.method) for trace in choice.traces}
-    recall("method", list(names), list(names)[-1])
+    recall("method", list(names), first_of(list(names)))
     chosen = keep("method", choose_method(names))
     return next((trace for trace in choice.traces if trace.header.method.key == chosen), choice.traces[-1])

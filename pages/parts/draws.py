@@ -58,7 +58,8 @@ def counted() -> None:
     if found is None:
         st.info(t("draws.none"))
         return
-    st.markdown(t("draws.lead", {"n": found.draws, "arms": len(found.spots[0].arms)}))
+    arms = found.spots[0].arms
+    st.markdown(t("draws.lead", {"n": found.draws, "arms": len(arms), "wrong": sum(bool(arm.wrong) for arm in arms)}))
     spot = choose_spot(found)
     labels = [continuation(tokens, found.words) for tokens in spot.continuations]
     chart = tally([*labels, t("draws.others")], spot.law, choose_arms(spot), found.draws)

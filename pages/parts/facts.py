@@ -53,6 +53,12 @@ def speedup(trace: Trace, plain: Trace) -> float:
     return tokens_per_second(trace) / base if base else 0.0
 
 
+def first_token_ms(trace: Trace) -> float | None:
+    """Milliseconds to the first token: the target's. A drafter that reads the prompt then keeps nobody waiting."""
+    first = trace.steps[0].passes if trace.steps else []
+    return sum(one.ms for one in first if one.kind not in ("draft", "record")) if first else None
+
+
 def ms_per_token(trace: Trace) -> float:
     speed = tokens_per_second(trace)
     return 1000 / speed if speed else 0.0

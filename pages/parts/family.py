@@ -3,10 +3,11 @@
 import html
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 
-from pages.parts import cards, source
+from pages.parts import cards, lecture, source
 from pages.parts.colours import BOTH
 from pages.parts.text import catalogue, language, t
 
@@ -85,8 +86,10 @@ def hue(member: Member) -> str:
 
 
 def inside(path: str) -> str:
-    """A link within the app that keeps the language."""
-    return html.escape(f"{path}{'&' if '?' in path else '?'}lang={language()}")
+    """A link within the app that keeps the language, what a lecturer asked for, and what is still running."""
+    kept = {key: st.query_params[key] for key in (*lecture.STAYING, *lecture.RUNNING) if key in st.query_params}
+    query = urlencode({**kept, "lang": language()}, safe=",")
+    return html.escape(f"{path}{'&' if '?' in path else '?'}{query}")
 
 
 def chip(member: Member) -> str:

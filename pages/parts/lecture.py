@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from pages.parts.address import put
-from pages.parts.text import NAMES, t
+from pages.parts.text import NAMES, in_address, t
 
 # Where each control stands on the page, as a selector. The first five can also be held fast.
 PLACES = {
@@ -33,6 +33,7 @@ ON = {
 }
 LESSON = ("trace", *COMMON)
 STAYING = ("lang", "present", "hide", "lock")
+RUNNING = ("job", "lab")  # what this server is doing for the reader
 PASSING = ("hide", "lock", "present", "lang", "at", "job")  # what a link says anew, or cannot promise
 
 
@@ -139,7 +140,7 @@ def ask(controls: tuple[str, ...]) -> Wishes:
     languages = ["", *NAMES]
     names = {"": t("lecture.browser"), **NAMES}
     language = st.segmented_control(
-        t("language"), languages, format_func=names.__getitem__, default=st.query_params.get("lang", ""), required=True
+        t("language"), languages, format_func=names.__getitem__, default=in_address(), required=True
     )
     with st.container(horizontal=True):
         moment, present = st.toggle(t("lecture.moment"), value=True), st.toggle(t("lecture.present"))

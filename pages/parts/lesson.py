@@ -66,12 +66,13 @@ def choose(told: Lesson, fits: Sequence[str], first: str) -> str:
 
 
 def show(told: Lesson, runs: Sequence[Trace], scene: Scene) -> int:
-    """The stage; returns the frame it rests at."""
-    key = f"{told.key}-{'-'.join(run.header.id for run in runs)}"
-    opened = moment.opening(key, scene, scene.lines[0].frame if scene.lines else 0)
+    """The stage; returns the frame it rests at. With another prompt the reader stays at the beat that was shown."""
+    key, beat = f"{told.key}-{'-'.join(run.header.id for run in runs)}", f"beat.{told.key}"
+    opened = moment.opening(key, scene, scene.lines[0].frame if scene.lines else 0, st.session_state.get(beat, ""))
     hues = list(dict.fromkeys(run.header.method.key for run in runs))
     position = stage(scene, hues, f"lesson-{key}", opened.position, autoplay=not opened.asked, linked=True)
     moment.remember(position, scene)
+    st.session_state[beat] = next((line.id for line in reversed(scene.lines) if line.frame <= position), "")
     return min(position, len(scene.frames) - 1)
 
 

@@ -144,8 +144,8 @@ def choose_methods(busy: bool) -> list[Method]:
 
 def choose_method(busy: bool) -> Method:
     known = source.methods()
-    last = [key for key, method in known.items() if source.has_drafter(method)][-1]
-    restore("methods", one_of(list(known)), last, state="methods.one")
+    first = choice.first_of([key for key, method in known.items() if source.has_drafter(method)])
+    restore("methods", one_of(list(known)), first, state="methods.one")
     st.pills(
         t("method"),
         list(known),
@@ -155,7 +155,7 @@ def choose_method(busy: bool) -> Method:
         key="methods.one",
         disabled=busy,
     )
-    return known[note("methods", last, str, state="methods.one")]
+    return known[note("methods", first, str, state="methods.one")]
 
 
 def choose_tokens(place: DeltaGenerator, busy: bool) -> int:

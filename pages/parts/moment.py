@@ -25,9 +25,12 @@ def resting(scene: Scene) -> int:
     return max(0, ends[0] - 1) if ends else 0
 
 
-def opening(key: str, scene: Scene, resting: int) -> Opening:
-    """`key` names the picture. What the address says counts when this session sees the picture for the first time."""
-    asked = st.session_state.setdefault(f"moment.{key}", in_address())
+def opening(key: str, scene: Scene, resting: int, before: str = "") -> Opening:
+    """`key` names the picture. What the address says counts when this session sees the picture for the first time.
+
+    before: the name of the moment that a picture much like it was left at, for when the address says nothing.
+    """
+    asked = st.session_state.setdefault(f"moment.{key}", in_address() or before)
     found = read(asked, scene)
     return Opening(resting if found is None else found, found is not None)
 

@@ -60,18 +60,25 @@ def whole(path: str) -> Trace | None:
         return None
 
 
-def opening_prompt() -> str:
-    """The prompt of the recording the app opens with; "" where none is named."""
+def opening_name() -> list[str]:
+    """Prompt, method and preset of the recording the app opens with; nothing where none is named."""
     with suppress(OSError):
-        return (FOLDER / "opening.txt").read_text(encoding="utf-8").split(".")[0].strip()
-    return ""
+        return (FOLDER / "opening.txt").read_text(encoding="utf-8").strip().split(".")
+    return []
+
+
+def opening_prompt() -> str:
+    return next(iter(opening_name()), "")
+
+
+def opening_method() -> str:
+    return next(iter(opening_name()[1:]), "")
 
 
 def opening() -> Trace | None:
     """The recording the app opens with: the one `make traces` named, else the first of a method with a drafter."""
-    with suppress(OSError, TypeError):
-        named = (FOLDER / "opening.txt").read_text(encoding="utf-8").strip()
-        if trace := recording(*named.split(".")):
+    with suppress(TypeError):
+        if trace := recording(*opening_name()):
             return trace
     tuned = (one for one in recordings() if one.preset == "device")
     first = (recording(one.prompt, one.method, one.preset) for one in islice(tuned, LOOKS))

@@ -41,9 +41,18 @@ def put_in_address() -> None:
 
 def language() -> str:
     """The language chosen; before anybody chose, the one in the address, or the browser's."""
-    asked = st.session_state.get("lang") or st.query_params.get("lang")
-    browser = "zh" if (st.context.locale or "").startswith("zh") else "en"
-    return asked if asked in NAMES else browser
+    return st.session_state.get("lang") or in_address() or known(st.context.locale or "") or "en"
+
+
+def in_address() -> str:
+    """The language that `?lang=` asks for; "" where there is none, or one that nobody translated."""
+    return known(st.query_params.get("lang", ""))
+
+
+def known(tag: str) -> str:
+    """A language's tag → ours: zh-CN is zh, as is zh_TW; "" for what nobody translated."""
+    first = tag.lower().replace("_", "-").partition("-")[0]
+    return first if first in NAMES else ""
 
 
 def t(key: str, values: Mapping[str, Value] | None = None) -> str:

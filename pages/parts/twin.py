@@ -47,6 +47,6 @@ def table(trace: Trace, step: Step) -> None:
 
 
 def step_at(runs: Sequence[Trace], frame: Frame) -> tuple[Trace, Step]:
-    """The run and the step of a frame. Of several runs: the one whose method its act is named for, or the first."""
-    run = next((one for one in runs if one.header.method.key == frame.act), runs[0])
+    """The run and the step of a frame."""
+    run = runs[frame.run]
     return run, run.steps[min(frame.at, len(run.steps) - 1)]

@@ -46,7 +46,7 @@ class Leg:
 
 
 def legs(trace: Trace, clock: Clock) -> list[Leg]:
-    """The decode steps behind one another. The prefill is the same for all and left out."""
+    """The decode steps behind one another. The prefill, the drafter's own too, is left out."""
     found, start = [], 0.0
     for step in trace.steps[1:]:
         leg = Leg(start, COSTS[clock](trace, step))

@@ -279,7 +279,8 @@ def match(trace: Trace, case: Case, say: Say) -> Scene:
     board, values = Board(trace, tokens, say), match_numbers(trace, case)
 
     def frame(kind: str, change: Change) -> Frame:
-        return Frame(say("rule.headline", {"n": case.step}), say(f"rule.match.{kind}", values), change, kind=kind)
+        headline = say("rule.headline", {"n": case.step})
+        return Frame(headline, say(f"rule.match.{kind}", values), change, at=case.step, kind=kind)
 
     marks: Change = {}
     for token in guessed.intersection(tokens):

@@ -74,7 +74,7 @@ class Comparison:
             change.update({name: {"on": True} for name in [*names, *(f"c{name[1:]}" for name in names)]})
             end = min(first + WINDOW, self.length)
             values: Mapping[str, Value] = {"first": first + 1, "last": end, "methods": len(self.runs)}
-            found.append(self.frame("compare", values, change))
+            found.append(self.frame("compare", values, change, end))
             last = names
         return [*found, self.verdict()]
 
@@ -84,12 +84,14 @@ class Comparison:
         where = min(parted, key=lambda d: d.position, default=None)
         values: dict[str, Value] = {"tokens": len(self.plain), "methods": len(self.runs) - 1}
         values |= {"where": where.position + 1, "gap": f"{where.gap:.1e}"} if where else {}
-        made = self.frame("differs" if where else "equal", values, {})
+        made = self.frame("differs" if where else "equal", values, {}, self.length)
         made.stop = True
         return made
 
-    def frame(self, kind: str, values: Mapping[str, Value], change: Change) -> Frame:
-        return Frame(self.say("same.headline", {}), self.say(f"same.{kind}", values), change, kind=kind)
+    def frame(self, kind: str, values: Mapping[str, Value], change: Change, upto: int) -> Frame:
+        """upto: tokens shown; its step is the one by which plain decoding wrote the last of them."""
+        headline, said = self.say("same.headline", {}), self.say(f"same.{kind}", values)
+        return Frame(headline, said, change, at=max(0, upto - 1), kind=kind)
 
 
 def picture(runs: Sequence[Trace], say: Say) -> Scene:

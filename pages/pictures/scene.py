@@ -54,9 +54,9 @@ class Bars:
 class Frame:
     """One moment. set: what changes, by shape id. caption: a short headline; say: the sentence for a screen reader.
 
-    stop: a moment worth resting at (the end of a step). at: the step it belongs to. kind: what happens in it, and act:
-    which picture of a joined scene it is in, so that a lesson finds it. rest: milliseconds to stay when playing; 0
-    leaves it to the stage, which allows for reading.
+    stop: a moment worth resting at (the end of a step). at: the step it belongs to; run: its run, by place among the
+    scene's. kind: what happens in it; act: which picture of a joined scene it is in, so that a lesson finds it. rest:
+    milliseconds to stay when playing; 0 leaves it to the stage, which allows for reading.
     """
 
     caption: str
@@ -64,6 +64,7 @@ class Frame:
     set: dict[str, dict[str, Value]] = field(default_factory=dict)
     stop: bool = False
     at: int = 0
+    run: int = 0
     kind: str = ""
     act: str = ""
     rest: float = 0
@@ -115,6 +116,13 @@ class Scene:
             "bars": {name: bars.rows for name, bars in self.bars.items()},
             "lines": [asdict(line) for line in self.lines],
         }
+
+
+def of_run(run: int, scene: Scene) -> Scene:
+    """The scene with all its frames' steps in that run, by its place."""
+    for frame in scene.frames:
+        frame.run = run
+    return scene
 
 
 def join(acts: Mapping[str, Scene]) -> Scene:

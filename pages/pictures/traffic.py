@@ -177,8 +177,8 @@ class Reading:
             self.say(f"traffic.say.{kind}", values),
             change,
             stop,
-            self.number,
-            kind,
+            at=self.number,
+            kind=kind,
         )
 
     def alone(self) -> list[Frame]:

@@ -358,9 +358,7 @@ class Waiting:
         found: dict[str, Value] = {}
         for place, lane in enumerate(self.lanes, 1):
             found |= {f"{key}{place}": value for key, value in lane.counts.items()}
-        first, second = self.lanes[0], self.lanes[-1]
-        found["ratio"] = f"{first.end / max(second.end, 1e-6):.1f}"
-        found["had"] = sum(ms <= second.end for ms in first.ends())
+        found["had"] = sum(ms <= self.lanes[-1].end for ms in self.lanes[0].ends())
         return found
 
 

@@ -27,7 +27,7 @@ class LookupDrafter:
         for n in range(1, min(self.ngram, len(self.history)) + 1):
             self.first.setdefault(tuple(self.history[-n:]), len(self.history))
 
-    def observe(self, tokens: list[int], features: "torch.Tensor") -> None:
+    def observe(self, tokens: list[int], features: "torch.Tensor", clock: Clock) -> None:
         for token in tokens:
             self.learn()
             self.history.append(token)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class PlainDrafter:
     layers: tuple[int, ...] = ()
 
-    def observe(self, tokens: list[int], features: "torch.Tensor") -> None:
+    def observe(self, tokens: list[int], features: "torch.Tensor", clock: Clock) -> None:
         pass
 
     def propose(self, root: int, rng: "torch.Generator", clock: Clock) -> Draft:

@@ -5,7 +5,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from models import formats
 from models.decoder import Decoder
 from models.heads import DFlashConfig, DFlashHead
 from models.layers import AttentionShape
@@ -15,7 +14,7 @@ from spec_core.training.export import Drafter, publish, shared_config
 from spec_core.training.features import dflash_layers
 from spec_core.training.report import Report, summarise
 from spec_core.training.vocabulary import FREQUENT, Vocabulary, soft_loss
-from spec_core.training.warm import copy_, copy_mlp, feature_scale
+from spec_core.training.warm import copy_, copy_mlp, earlier, feature_scale
 
 LAYERS = 5
 BLOCK = 16  # the published block; smaller ones are trained along
@@ -176,7 +175,7 @@ def build(decoder: Decoder, store: Store, start: Path | None, mask_token: int) -
         with torch.no_grad():
             warm_start(head, decoder, scale)
     else:
-        head = formats.load(start, decoder.config).float().requires_grad_(True)
+        head = earlier(start, decoder)
         assert isinstance(head, DFlashHead)
         copy_(head.fc, head.fc.weight * scale)
     frequent = torch.tensor(store.frequent(min(FREQUENT, decoder.config.vocab)))

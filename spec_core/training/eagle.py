@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import formats
 from models.decoder import Decoder
 from models.heads import EagleConfig, EagleHead
 from models.layers import AttentionShape
@@ -16,7 +15,7 @@ from spec_core.training.data import Batch, Store
 from spec_core.training.export import Drafter, publish, shared_config
 from spec_core.training.unroll import chain_hits, judged_rows, unroll
 from spec_core.training.vocabulary import FREQUENT, Vocabulary, soft_loss
-from spec_core.training.warm import copy_, copy_mlp, last_layer, ridge
+from spec_core.training.warm import copy_, copy_mlp, earlier, last_layer, ridge
 
 STEPS = 3  # unrolled steps in the second part of the run: guesses behind the first read the head's own features
 SINGLE = 0.5  # share of a fresh run with one step only, as published; a continued run has none
@@ -106,7 +105,7 @@ def build(decoder: Decoder, store: Store, start: Path | None) -> Task:
         with torch.no_grad():
             warm_start(head, decoder, store, ratio)
     else:
-        head = formats.load(start, decoder.config).float().requires_grad_(True)
+        head = earlier(start, decoder)
         assert isinstance(head, EagleHead)
         scale_embedding(head, 1 / ratio)
     frequent = torch.tensor(store.frequent(min(FREQUENT, decoder.config.vocab)))

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import formats
 from models.decoder import Decoder
 from models.heads import Eagle3Config, Eagle3Head, Eagle3Layer
 from models.layers import Attention, AttentionShape
@@ -16,7 +15,7 @@ from spec_core.training.export import Drafter, publish, shared_config
 from spec_core.training.features import eagle3_layers
 from spec_core.training.unroll import chain_hits, judged_rows, unroll
 from spec_core.training.vocabulary import FREQUENT, Vocabulary, soft_loss
-from spec_core.training.warm import copy_, copy_mlp, feature_scale, last_layer, low_rank, ridge
+from spec_core.training.warm import copy_, copy_mlp, earlier, feature_scale, last_layer, low_rank, ridge
 
 STEPS = 3  # unrolled steps in the second part of the run
 SINGLE = 0.35  # share of a fresh run with one step only: three cost three times as much, but later guesses need them
@@ -155,7 +154,7 @@ def build(decoder: Decoder, store: Store, start: Path | None, draft_vocab: int =
         with torch.no_grad():
             warm_start(head, decoder, store, scale)
     else:
-        head = formats.load(start, decoder.config).float().requires_grad_(True)
+        head = earlier(start, decoder)
         assert isinstance(head, Eagle3Head)
         copy_(head.fc, head.fc.weight * scale)
     frequent = store.frequent(min(FREQUENT, head.config.draft_vocab))

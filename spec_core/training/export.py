@@ -26,7 +26,7 @@ or LM head and is of no use without the target.
 | parameters | {parameters:,} |
 | trained on | {documents:,} dialogues ({tokens:,} tokens) that the target wrote itself |
 | seen in training | {seen:,} tokens in {steps:,} steps of {size} dialogues, {epochs:.1f} epochs |
-| time and hardware | {minutes:.0f} minutes on two CPU cores that other work shared, fp32 |
+| time and hardware | {minutes:.0f} minutes on {device}, {threads} threads, fp32 |
 | command | `{command}` |
 | seed, learning rate | {seed}, {rate:g} (AdamW, cosine to zero) |
 | started from | {start} |
@@ -78,6 +78,16 @@ def shared_config(decoder: Decoder, architecture: str) -> dict[str, Any]:
     }
 
 
+def earlier_config(folder: Path, ours: dict[str, Any]) -> dict[str, Any]:
+    """What the folder that training went on from says of its head, which is still of that shape; `ours` if it is of
+    another layout."""
+    theirs = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if theirs.get("architectures") != ours["architectures"]:
+        return ours
+    theirs.pop("torch_dtype", None)
+    return theirs | {"dtype": ours["dtype"]}
+
+
 def half(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights in bf16; tables of ids as they are."""
     return {k: (t.to(torch.bfloat16) if t.is_floating_point() else t).contiguous() for k, t in tensors.items()}
@@ -105,7 +115,9 @@ def card(drafter: Drafter, trainer: Trainer, model: Model, report: Report) -> st
         size=plan.size,
         epochs=state.tokens / max(1, int(store.documents["length"][known].sum())),
         minutes=state.seconds / 60,
-        command=f"python -m spec_core.training.{plan.name} --minutes {plan.minutes:g} --size {plan.size}",
+        device=model.device_name,
+        threads=torch.get_num_threads(),
+        command=plan.command,
         seed=plan.seed,
         rate=plan.rate,
         start="weights of an earlier run" if plan.start else "the target's last layers, norm and head rows",
@@ -126,6 +138,7 @@ def publish(drafter: Drafter, trainer: Trainer, model: Model) -> Report:
     save_file(half(drafter.tensors), part, metadata={"format": "pt"})
     part.chmod(0o644)  # the library writes for the owner alone
     os.replace(part, folder / "model.safetensors")
-    replace(folder / "config.json", json.dumps(drafter.config, indent=2) + "\n")
+    config = drafter.config if trainer.plan.start is None else earlier_config(trainer.plan.start, drafter.config)
+    replace(folder / "config.json", json.dumps(config, indent=2) + "\n")
     replace(folder / "README.md", card(drafter, trainer, model, report))
     return report

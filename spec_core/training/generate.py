@@ -23,11 +23,11 @@ class Text:
     ended: bool = False
 
 
-def left_padded(texts: Sequence[Text]) -> tuple[Tensor, Tensor]:
+def left_padded(texts: Sequence[Text], device: torch.device) -> tuple[Tensor, Tensor]:
     """ids [B, n] with the padding in front, and [B, n] True where a token is real."""
     longest = max(len(t.ids) for t in texts)
-    ids = torch.tensor([[0] * (longest - len(t.ids)) + t.ids for t in texts])
-    real = torch.tensor([[False] * (longest - len(t.ids)) + [True] * len(t.ids) for t in texts])
+    ids = torch.tensor([[0] * (longest - len(t.ids)) + t.ids for t in texts], device=device)
+    real = torch.tensor([[False] * (longest - len(t.ids)) + [True] * len(t.ids) for t in texts], device=device)
     return ids, real
 
 
@@ -42,7 +42,8 @@ def thinned(cache: KVCache, rows: Tensor) -> KVCache:
 
 
 def pick(logits: Tensor, texts: Sequence[Text], rng: torch.Generator) -> list[int]:
-    """One token for each text, by its own sampling; logits [B, vocab]."""
+    """One token for each text, by its own sampling; logits [B, vocab], wherever they are: draws are the host's."""
+    logits = logits.float().cpu()
     found = logits.argmax(-1)
     for sampling in {t.sampling for t in texts if t.sampling.temperature > 0}:
         rows = torch.tensor([i for i, t in enumerate(texts) if t.sampling == sampling])
@@ -62,10 +63,11 @@ def settle(texts: Sequence[Text], tokens: Sequence[int], stops: frozenset[int]) 
 @torch.inference_mode()
 def write(decoder: Decoder, texts: Sequence[Text], stops: frozenset[int], limit: int, rng: torch.Generator) -> None:
     """Extend every text in place by up to `limit` tokens; a stop token is kept as its last one."""
-    ids, real = left_padded(texts)
+    device = decoder.device
+    ids, real = left_padded(texts, device)
     cache = decoder.new_cache(ids.shape[1] + limit, len(texts))
-    mask = real[:, None] & torch.ones(ids.shape[1], ids.shape[1]).tril().bool()
-    mask |= torch.eye(ids.shape[1]).bool()  # padding sees itself: a row that sees nothing has no softmax
+    mask = real[:, None] & torch.ones(ids.shape[1], ids.shape[1], device=device).tril().bool()
+    mask |= torch.eye(ids.shape[1], device=device).bool()  # padding sees itself: a row that sees nothing has no softmax
     positions = (real.cumsum(1) - 1).clamp(min=0)
     out = decoder(ids, positions, cache, mask)
     for _ in range(limit):
@@ -73,8 +75,9 @@ def write(decoder: Decoder, texts: Sequence[Text], stops: frozenset[int], limit:
         if not len(going):
             return
         if len(going) <= KEPT * len(texts):
-            cache, real, positions = thinned(cache, going), real[going], positions[going]
+            here = going.to(device)
+            cache, real, positions = thinned(cache, here), real[here], positions[here]
             texts = [texts[i] for i in going.tolist()]
-        real = torch.cat([real, torch.ones(len(texts), 1).bool()], dim=1)
+        real = torch.cat([real, real.new_ones(len(texts), 1)], dim=1)
         positions = positions[:, -1:] + 1
-        out = decoder(torch.tensor([[t.ids[-1]] for t in texts]), positions, cache, real[:, None])
+        out = decoder(torch.tensor([[t.ids[-1]] for t in texts], device=device), positions, cache, real[:, None])

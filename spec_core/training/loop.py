@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from models.catalog import BUNDLED
+from models.decoder import Decoder
+from models.layers import default_inv_freq
 from models.load import Model, load_target
 from spec_core.training.corpus import training_dir
 from spec_core.training.data import Batch, Store, epoch
@@ -59,6 +61,18 @@ class Plan:
     def checkpoint(self) -> Path:
         return training_dir() / f"{self.name}.pt"
 
+    @property
+    def command(self) -> str:
+        """The line that began it; its checkpoint and its folder are left out."""
+        words = f"python -m spec_core.training.{self.name} --minutes {self.minutes:g} --size {self.size}"
+        words += f" --rate {self.rate:g} --seed {self.seed} --target {self.target} --device {self.device}"
+        return words + (f" --from {self.start}" if self.start else "")
+
+    @property
+    def what(self) -> list[str]:
+        """Of what run a checkpoint is."""
+        return [self.target, str(self.start or "")]
+
 
 @dataclass
 class State:
@@ -90,7 +104,21 @@ def arguments(name: str, description: str, size: int, rate: float, minutes: floa
 
 def open_target(plan: Plan) -> tuple[Model, Store]:
     torch.manual_seed(plan.seed)
-    return settle(plan.target, plan.device), Store(features_dir())
+    model = settle(plan.target, plan.device)
+    if plan.start is None:
+        check_rope(model.decoder)
+    return model, Store(features_dir())
+
+
+def check_rope(decoder: Decoder) -> None:
+    """A new head turns as its target does, and its published config can say so only of plain rope."""
+    rope, head_dim = decoder.config.rope, decoder.config.head_dim
+    if rope.scale != 1 or not isclose(rope.inv_freq, default_inv_freq(rope.inv_freq[1] ** (-head_dim / 2), head_dim)):
+        raise SystemExit("this target scales its rope, which new heads cannot be published with: start with --from")
+
+
+def isclose(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(math.isclose(a, b, rel_tol=1e-3) for a, b in zip(one, other, strict=True))
 
 
 def settle(target: str, device: str) -> Model:
@@ -120,6 +148,8 @@ class Trainer:
 
     def restore(self) -> None:
         found = torch.load(self.plan.checkpoint, weights_only=True)
+        if found.get("what") != self.plan.what:
+            raise SystemExit(f"{self.plan.checkpoint} is of another target or --from: --fresh begins anew over it")
         self.task.network.load_state_dict(found["network"])
         self.optimiser.load_state_dict(found["optimiser"])
         self.state = State(**found["state"])
@@ -128,7 +158,8 @@ class Trainer:
     def save(self) -> None:
         part = self.plan.checkpoint.with_suffix(".part")
         found = {"network": self.task.network.state_dict(), "optimiser": self.optimiser.state_dict()}
-        torch.save(found | {"state": asdict(self.state), "random": torch.get_rng_state()}, part)
+        found |= {"state": asdict(self.state), "random": torch.get_rng_state(), "what": self.plan.what}
+        torch.save(found, part)
         part.replace(self.plan.checkpoint)
 
     @property

@@ -1,9 +1,13 @@
 """Where training starts: the target's own last layer, norm and head rows, which already know the language."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
+from models import formats
 from models.decoder import Decoder, Layer
+from models.heads import DrafterNetwork
 from models.layers import MLP
 from spec_core.training.data import Store
 
@@ -14,7 +18,7 @@ def feature_scale(store: Store, layers: tuple[int, ...]) -> Tensor:
     """Root mean square per feature over answer rows [wanted · H].
 
     Deep layers run from 1 to 300 from one dimension to the next (and to 30,000 on the first token). fc is trained on
-    rows divided by this, so that one learning rate suits all its columns; `fold` undoes it for the published file.
+    rows divided by this, so that one learning rate suits all its columns; the published file has it undone.
     """
     numbers = store.numbers(held_out=False)[:SAMPLE]
     batch = store.batch(numbers, layers)
@@ -50,3 +54,10 @@ def low_rank(weight: Tensor, x: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     answers = x @ weight.T
     basis = torch.linalg.eigh(answers.T @ answers)[1][:, -rank:]
     return basis, basis.T @ weight
+
+
+def earlier(folder: Path, decoder: Decoder) -> DrafterNetwork:
+    """Weights to go on from, where the target is: read on the CPU, whatever device new tensors are born on."""
+    with torch.device("cpu"):
+        found = formats.load(folder, decoder.config).float()
+    return found.to(decoder.device).requires_grad_(True)

@@ -50,7 +50,7 @@ class Scripted:
         self.text: list[int] = []
         self.features: list[Tensor] = []
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
         assert len(tokens) == len(features)
         self.text += tokens
         self.features.append(features)
@@ -66,8 +66,8 @@ class Warped:
     def __init__(self, inner: Drafter, warp: Callable[[DraftTree], list[int]]):
         self.inner, self.warp, self.layers = inner, warp, inner.layers
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
-        self.inner.observe(tokens, features)
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
+        self.inner.observe(tokens, features, clock)
 
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
         tree = self.inner.propose(root, rng, clock).tree

@@ -18,7 +18,7 @@ from spec_core.command import Ready
 from spec_core.methods import discover
 from spec_core.presets import Preset, read
 from spec_core.prompts import PromptFileError, Question, load, sample
-from spec_core.report import Ratio, loops, speedup
+from spec_core.report import Ratio, loops, speedup, tie
 from spec_core.trace import Pass, Prompt, Sampling, Trace, Wanted, ids, tau
 from tests.core.test_terminal import head, step
 
@@ -158,6 +158,22 @@ def test_only_a_near_tie_may_differ(
     mine = [one for one in listed if one["preset"] == "this device" and one["method"] == "lookup"]
     assert [(one["prompt"], one["position"]) for one in mine] == [("a 0", 1)]
     assert mine[0]["gap"] == pytest.approx(gap, rel=1e-3)
+
+
+def test_a_half_precision_tie_is_wider() -> None:
+    assert (tie("float32"), tie("float32 (few bits)"), tie("bfloat16")) == (1e-4, 1e-4, 0.5)
+
+
+def test_no_prompt_at_all_is_refused(toy_target: str, prompts: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        command([*bench_args(toy_target, prompts, tmp_path), "--limit", "0"])
+
+
+def test_published_alone_keeps_to_what_the_weights_were_trained_with(
+    toy_target: str, prompts: Path, tmp_path: Path
+) -> None:
+    assert command([*bench_args(toy_target, prompts, tmp_path), "--methods", "dflash", "--published"]) == 0
+    assert written(tmp_path)["presets"]["dflash"]["block"] == 8
 
 
 def test_tau_is_a_mean_over_prompts_and_equal_presets_run_once(

@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_core.contract import Clock, Stopwatch
+from spec_core.contract import Clock, Stopwatch, aside
 from spec_core.stopwatch import EventWatch, stopwatch
 
 
@@ -50,6 +50,24 @@ def test_a_step_adds_up_and_is_waited_for_at_its_ends_alone() -> None:
     ends = [one.start_ms + one.ms for one in passes]
     assert [one.start_ms for one in passes] == [0.0, *ends[:-1]]
     assert ends[-1] == watch.now
+
+
+def test_what_is_set_aside_within_a_pass_is_no_part_of_it() -> None:
+    watch = Queue()
+    clock = Clock(watch)
+    with clock.measure("draft", 4, 1):
+        watch.now += 2
+        with aside():
+            watch.now += 50
+        watch.now += 1
+    with clock.measure("target"):
+        watch.now += 10
+    assert [(one.kind, one.ms) for one in clock.passes] == [("draft", 3.0), ("record", 50.0), ("target", 10.0)]
+    assert sum(one.ms for one in clock.passes) == watch.now
+    clock.start()
+    with aside():  # nobody times a pass
+        watch.now += 5
+    assert not clock.laps
 
 
 def test_a_new_step_begins_with_nothing() -> None:

@@ -128,7 +128,7 @@ def test_every_draft_continues_as_if_the_drafter_were_new(
     for at, tree in watched.drafts:
         alone = build(method, model, networks, modest(method), Sampling())
         scores = CachedTarget(model, alone.layers, LONG).prefill(full[: at - 1], Clock())
-        alone.observe(full[: at - 1], scores.features)
+        alone.observe(full[: at - 1], scores.features, Clock())
         fresh = alone.propose(full[at - 1], torch.Generator(), Clock()).tree
         assert (fresh.tokens, fresh.parents, fresh.kept) == (tree.tokens, tree.parents, tree.kept)
         assert fresh.probs == pytest.approx(tree.probs, abs=2e-3)  # random heads amplify rounding
@@ -142,9 +142,9 @@ class Corrected(Warped):
         self.full, self.sure = full, 0
         self.drafts: list[tuple[int, DraftTree]] = []
 
-    def observe(self, tokens: list[int], features: torch.Tensor) -> None:
+    def observe(self, tokens: list[int], features: torch.Tensor, clock: Clock) -> None:
         self.sure += len(tokens)
-        super().observe(tokens, features)
+        super().observe(tokens, features, clock)
 
     def correct(self, tree: DraftTree) -> list[int]:
         good = len(self.drafts) % 4
@@ -407,3 +407,18 @@ def test_smollm2_says_the_same_with_a_mirror(good: int, smollm: Model, questions
     played = play(smollm, drafter, Plan(prompt.ids, 24, 8192, smollm.stops))
     same_or_near_tie(Trace(plain.header, played.steps), plain)
     assert accepted(played.steps[1]) == good
+
+
+@pytest.mark.parametrize("long", [1, 2, 40])
+@pytest.mark.parametrize("method", [m for m in discover().values() if m.network], ids=lambda m: m.key)
+def test_a_drafter_reads_the_prompt_in_the_prefill(
+    method: Method, long: int, model: Model, networks: dict[str, Network]
+) -> None:
+    """All of it but its last token, whose row waits for what comes behind; decoding has no prompt to pay for."""
+    prompt = Prompt("", [3 + i for i in range(long)], "ids")
+    trace = collect(run(model, networks[method.network], Request(method, prompt, {}, budget=8)))
+    drafts = [[one.rows for one in step.passes if one.kind == "draft"] for step in trace.steps]
+    block = int(trace.header.knobs["block"]) if "block" in trace.header.knobs else 0
+    assert drafts[0] == [long - 1] * (long > 1)
+    assert drafts[1][0] == 1 + block
+    assert all(rows[0] == len(trace.steps[i].committed) + block for i, rows in enumerate(drafts[1:]))

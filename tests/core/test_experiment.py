@@ -75,7 +75,7 @@ def test_expected_probabilities_are_products_of_the_targets_laws(flat: Model) ->
 
 
 def test_every_way_draws_the_targets_law_and_the_spoilt_ones_do_not(flat: Model, ready: list[Ready]) -> None:
-    found = ways(ready)
+    found = ways(ready, "cpu")
     assert {way.wrong for way in found} == {"", *experiment.LIES}
     for place, way in enumerate(found):
         layers = tuple(way.drafter(flat, experiment.Sampling(1.0), {}).layers)
@@ -93,10 +93,10 @@ def test_a_recalled_draft_is_drawn_once(flat: Model, ready: list[Ready]) -> None
     known: dict[tuple[int, ...], object] = {}
     first = way.drafter(flat, experiment.Sampling(1.0), known)  # type: ignore[arg-type]
     scores = answers(flat, tuple(first.layers)).beginning()
-    first.observe([5, 9, 3, 7], scores.features)
+    first.observe([5, 9, 3, 7], scores.features, Clock())
     made = first.propose(1, torch.Generator(), Clock())
     second = way.drafter(flat, experiment.Sampling(1.0), known)  # type: ignore[arg-type]
-    second.observe([5, 9, 3, 7], scores.features)
+    second.observe([5, 9, 3, 7], scores.features, Clock())
     assert second.propose(1, torch.Generator(), Clock()) is made
 
 

@@ -5,7 +5,9 @@ import random
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
+from models.decoder import ConfigError
 from models.heads import DFlashHead
 from models.load import Model, Network
 from spec_core.contract import Clock, Knob, KnobError, Method
@@ -218,7 +220,7 @@ def test_every_knob_reaches_the_header_and_the_draft(
         knobs = modest(method) | {knob.name: value}
         drafter = build(method, model, networks, knobs, Sampling(1.0))
         features = CachedTarget(model, drafter.layers, 64).prefill(REPEATING[:-1], Clock()).features
-        drafter.observe(REPEATING[:-1], features)
+        drafter.observe(REPEATING[:-1], features, Clock())
         asked = Request(method, Prompt("", REPEATING, "ids"), knobs, budget=1)
         head = collect(run(model, networks.get(method.network), asked)).header
         return head.knobs[knob.name], drafter.propose(REPEATING[-1], torch.Generator().manual_seed(0), Clock()).tree
@@ -328,7 +330,7 @@ def copied(history: list[int], ngram: int = 3, tokens: int = 4) -> list[int]:
     """What lookup drafts behind a text that it saw in two parts."""
     drafter = LookupDrafter(ngram, tokens)
     for part in (history[:-1][:3], history[:-1][3:]):
-        drafter.observe(part, torch.empty(len(part), 0))
+        drafter.observe(part, torch.empty(len(part), 0), Clock())
     return drafter.propose(history[-1], torch.Generator(), Clock()).tree.tokens[1:]
 
 
@@ -361,3 +363,24 @@ def test_lookup_against_the_slow_way() -> None:
                 expected = history[ends[0] : ends[0] + 4]
                 break
         assert copied(history) == expected
+
+
+def test_a_raw_prompt_begins_with_the_mark_its_model_always_sees() -> None:
+    """Llama's beginning of text; a chat has it in its template."""
+    model = talking_model()
+    assert model.tokenizer
+    assert raw_prompt(model, "Hi").ids == model.tokenizer.raw("Hi")
+    hub = model.tokenizer.hub
+    first = hub.convert_tokens_to_ids("<|endoftext|>")
+    marked = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", first)])
+    hub.backend_tokenizer.post_processor = marked  # type: ignore[attr-defined]
+    assert raw_prompt(model, "Hi").ids == [first, *model.tokenizer.raw("Hi")]
+    assert first not in chat_prompt(model, "Hi").ids
+
+
+def test_a_target_without_a_chat_template_says_what_to_do() -> None:
+    model = talking_model()
+    assert model.tokenizer
+    model.tokenizer.hub.chat_template = None
+    with pytest.raises(ConfigError, match="no chat template: give the prompt as it is, with --raw"):
+        chat_prompt(model, "Hi")

@@ -135,7 +135,7 @@ def saturated(model: Model) -> tuple[Model, Network]:
 def grown(model: Model, network: Network, grow: Grow, clock: Clock | None = None) -> tuple[FeatureDrafter, Draft]:
     drafter = FeatureDrafter(model, network, grow)
     scores = CachedTarget(model, drafter.layers, LONG).prefill(PROMPT[:-1], Clock())
-    drafter.observe(PROMPT[:-1], scores.features)
+    drafter.observe(PROMPT[:-1], scores.features, Clock())
     return drafter, drafter.propose(PROMPT[-1], torch.Generator().manual_seed(0), clock or Clock())
 
 
@@ -144,8 +144,8 @@ def walk(model: Model, network: Network, path: Sequence[int]) -> float:
     """q of the last token of `path`, walked as a plain chain: one row at a time, no tree, no mask."""
     drafter = FeatureDrafter(model, network, grow_chain(1))
     scores = CachedTarget(model, drafter.layers, LONG).prefill(PROMPT[:-1], Clock())
-    drafter.observe(PROMPT[:-1], scores.features)
-    out = drafter.extend(PROMPT[-1], Clock())
+    drafter.observe(PROMPT[:-1], scores.features, Clock())
+    out = drafter.extend([*drafter.waiting[1:], PROMPT[-1]], Clock())
     for token in path[:-1]:
         hidden = drafter.head.feedback(out)[None]
         out = drafter.run([token], hidden, [drafter.cache.length], None)
@@ -245,7 +245,7 @@ def passes_of(
 ) -> tuple[DraftTree, list[Pass]]:
     drafter = build(find(method), model, networks, knobs, Sampling(temperature))
     scores = CachedTarget(model, drafter.layers, LONG).prefill(PROMPT[:-1], Clock())
-    drafter.observe(PROMPT[:-1], scores.features)
+    drafter.observe(PROMPT[:-1], scores.features, Clock())
     clock = Clock()
     tree = drafter.propose(PROMPT[-1], torch.Generator().manual_seed(0), clock).tree
     return tree, [p for p in clock.passes if p.kind in ("draft", "head")]
@@ -299,7 +299,7 @@ def test_a_chain_of_k_costs_k_dependent_passes_each_with_a_head_call(
 ) -> None:
     tree, passes = passes_of(method, {"shape": shape, "depth": k}, model, networks, temperature=1.0)
     assert [p.kind for p in passes] == ["draft", "head"] * k
-    assert [p.rows for p in passes] == [len(PROMPT) - 1, *[1] * (2 * k - 1)]
+    assert [p.rows for p in passes] == [1] * (2 * k)  # the prompt has been read before
     assert (len(tree.tokens), tree.passes) == (k + 1, [-1, *range(k)])
 
 
@@ -310,7 +310,7 @@ def test_a_tree_of_depth_d_costs_d_dependent_passes(
 ) -> None:
     tree, passes = passes_of(method, {"depth": depth, "top_k": 3, "tokens": 200}, model, networks)
     assert [p.kind for p in passes] == ["draft", "head"] * depth
-    assert [p.rows for p in passes] == [6, 1, *[3] * (2 * depth - 2)]
+    assert [p.rows for p in passes] == [1, 1, *[3] * (2 * depth - 2)]
     assert max(depths(tree)) == depth
     assert len(tree.kept) == 1 + 3 + 9 * (depth - 1)  # all that was looked at, if the budget allows
     assert all(tree.passes[i] == d - 1 for i, d in enumerate(depths(tree)))
@@ -319,7 +319,7 @@ def test_a_tree_of_depth_d_costs_d_dependent_passes(
 def test_the_static_tree_runs_only_nodes_with_children(model: Model, networks: dict[str, Network]) -> None:
     tree, passes = passes_of("eagle", {}, model, networks)
     assert [(p.kind, p.rows) for p in passes] == [
-        *(("draft", 6), ("head", 1)),
+        *(("draft", 1), ("head", 1)),
         *(("draft", 4), ("head", 4)),
         *(("draft", 4), ("head", 4)),
         *(("draft", 1), ("head", 1)),
@@ -336,7 +336,7 @@ def test_a_block_costs_one_pass_however_long(
     block: int, layers: int, model: Model, networks: dict[str, Network]
 ) -> None:
     tree, passes = passes_of("dflash", {"block": block, "layers": layers}, model, networks)
-    assert [(p.kind, p.rows, p.layers) for p in passes] == [("draft", 6 + block, layers), ("head", block - 1, 0)]
+    assert [(p.kind, p.rows, p.layers) for p in passes] == [("draft", 1 + block, layers), ("head", block - 1, 0)]
     assert (len(tree.tokens), tree.passes) == (block, [-1, *[0] * (block - 1)])
 
 

@@ -426,8 +426,8 @@ class Listening:
         self.inner, self.layers = inner, inner.layers
         self.drafts: list[Draft] = []
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
-        self.inner.observe(tokens, features)
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
+        self.inner.observe(tokens, features, clock)
 
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
         self.drafts.append(self.inner.propose(root, rng, clock))
@@ -514,8 +514,8 @@ class Mixed:
     def __init__(self, inner: Drafter):
         self.inner, self.layers = inner, inner.layers
 
-    def observe(self, tokens: list[int], features: Tensor) -> None:
-        self.inner.observe(tokens, features)
+    def observe(self, tokens: list[int], features: Tensor, clock: Clock) -> None:
+        self.inner.observe(tokens, features, clock)
 
     def propose(self, root: int, rng: torch.Generator, clock: Clock) -> Draft:
         draft = self.inner.propose(root, rng, clock)

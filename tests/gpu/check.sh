@@ -30,16 +30,18 @@ fi
 # What expands to several words, or none, stands unquoted on purpose.
 part lossless 50 "$python" -m spec_core.check --device "$device"
 part lossless-graphs 30 env DRAFTSCOPE_GRAPHS=1 "$python" -m spec_core.check --device "$device"
-part latency 80 "$python" -m spec_core.measure --device "$device" --context "$context" \
+part latency 60 "$python" -m spec_core.measure --device "$device" --context "$context" \
   $few --json "$out/latency.jsonl.gz"
+part latency-graphs 40 env DRAFTSCOPE_GRAPHS=1 "$python" -m spec_core.measure --device "$device" --context 256 \
+  --rounds 5 --lengths 4,8,16 --json "$out/latency-graphs.jsonl.gz"
 part latency-qwen3-4b 100 "$python" -m spec_core.measure --device "$device" --shape qwen3-4b $whole \
   $few --json "$out/latency-qwen3-4b.jsonl.gz"
-part bench 80 "$python" -m spec_core.bench --device "$device" --prompts assets/prompts/bench.jsonl \
+part bench 70 "$python" -m spec_core.bench --device "$device" --prompts assets/prompts/bench.jsonl \
   --limit "$prompts" --tokens "$tokens" --methods all --json "$out/bench.json"
 part bench-graphs 60 env DRAFTSCOPE_GRAPHS=1 "$python" -m spec_core.bench --device "$device" \
   --prompts assets/prompts/bench.jsonl --limit "$few_prompts" --tokens "$tokens" --methods plain,eagle3,dflash \
   --json "$out/bench-graphs.json"
-part race 80 "$python" -m spec_core.record --device "$device" --tokens "$tokens" \
+part race 70 "$python" -m spec_core.record --device "$device" --tokens "$tokens" \
   $only --out "$out/traces"
 
 (cd "$out" && tar czf traces.tar.gz traces && rm -r traces)

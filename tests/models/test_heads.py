@@ -265,7 +265,7 @@ def test_the_root_is_what_a_block_starts_from() -> None:
     hook = model.decoder.model.embed_tokens.register_forward_hook(lambda module, args, out: seen.append(args[0]))
     for root in (23, 144):
         one = recipe.build(model, network, recipe.settle({"block": 8}), Sampling())
-        one.observe([1, 6], features_of(model, network, [1, 6]))
+        one.observe([1, 6], features_of(model, network, [1, 6]), Clock())
         seen.clear()
         drafts.append(one.propose(root, torch.Generator(), Clock()).tree.tokens)
         assert seen[0].tolist() == [[root] + [319] * 7]

@@ -57,8 +57,10 @@ def test_a_device_is_picked_and_can_be_overridden(monkeypatch: pytest.MonkeyPatc
 
 def test_exact_numbers_on_cpu_and_halves_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+    assert pick_dtype(cuda) == torch.float16  # emulated, it would only be slow
     for native, half in ((True, torch.bfloat16), (False, torch.float16)):
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda native=native: native)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True, native=native: native)
         assert pick_dtype(cuda) == half
     assert pick_dtype(cpu) == torch.float32
     assert pick_dtype(cuda, "fp32") == torch.float32

@@ -27,3 +27,10 @@ def test_the_least_of_both_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_in_system", lambda: 5e9)
     monkeypatch.setattr(memory, "free_in_container", lambda: 2e9)
     assert free_bytes(torch.device("cpu")) == 2e9
+
+
+def test_what_pytorch_keeps_for_itself_can_be_had_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4e9, 24e9))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 18e9)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1e9)
+    assert free_bytes(torch.device("cuda")) == 21e9

@@ -1,5 +1,6 @@
 """The family page: everybody stands somewhere and has a source, and every way into the app leads somewhere."""
 
+import html
 import importlib
 import re
 from pathlib import Path
@@ -47,6 +48,15 @@ def test_papers_are_those_the_methods_name() -> None:
 def test_every_method_that_drafts_here_belongs_to_the_family() -> None:
     known = {member.method for member in family.MEMBERS if member.method}
     assert known == set(list(source.methods())[1:])  # the first drafts nothing
+
+
+def test_a_way_keeps_what_a_lecturer_asked_for_and_what_is_running() -> None:
+    at = open_page("family", "zh", lock="trace", present="1", job="3", at="7")
+    links = re.findall(r'href="([^"]+)" target="_self"', "".join(block.proto.body for block in at.get("html")))
+    assert links
+    for link in links:
+        asked = parse_qs(urlparse(html.unescape(link)).query)
+        assert {"lang": ["zh"], "lock": ["trace"], "present": ["1"], "job": ["3"]}.items() <= asked.items()
 
 
 def ways() -> list[str]:

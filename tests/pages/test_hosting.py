@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 from pages.parts import routes, serve, source
 from pages.parts.hosting import LOCAL, PUBLIC, rules
 from spec_core.jobs import Limits
+from spec_core.methods import discover
 from tests.browser.app import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +140,7 @@ def test_a_public_server_allows_less_than_a_private_one(monkeypatch: pytest.Monk
     for name in ("characters", "tokens", "own", "often", "seconds", "trace_mb", "lab_mb", "unpacked_mb"):
         assert getattr(PUBLIC, name) < getattr(LOCAL, name), name
     assert PUBLIC.prompt > 0
+    assert PUBLIC.own >= len(discover())  # the race starts with every method
     monkeypatch.setenv("DRAFTSCOPE_QUEUE", "7")
     assert rules().waiting == source.limits().waiting == 7
     monkeypatch.setenv("DRAFTSCOPE_QUEUE", "many")
@@ -147,7 +149,7 @@ def test_a_public_server_allows_less_than_a_private_one(monkeypatch: pytest.Monk
 
 def test_the_queue_keeps_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAFTSCOPE_HOSTED", "1")
-    assert source.limits() == Limits(waiting=96, own=6, often=60, tokens=128, seconds=60.0)
+    assert source.limits() == Limits(waiting=96, own=8, often=60, tokens=128, seconds=60.0)
     assert serve.public()["client.showErrorDetails"] == "none", "no code and no path in a message"
     assert serve.public()["server.maxUploadSize"] == PUBLIC.trace_mb
     monkeypatch.delenv("DRAFTSCOPE_HOSTED")

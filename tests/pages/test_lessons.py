@@ -18,6 +18,8 @@ from pages.lessons.lesson import Beat, Lesson
 from pages.parts import colours, recorded, text
 from pages.parts import lesson as part
 from pages.parts.text import catalogue
+from pages.parts.twin import step_at
+from pages.pictures import rule
 from pages.pictures.scene import Scene, Value, state
 from tests.pages.conftest import address, open_page, scene_of
 from tests.pages.tiny import LESSON as TINY
@@ -153,10 +155,53 @@ def test_what_an_address_asks_in_vain_is_ignored(tiny_texts: None) -> None:
         assert json.loads(scene_of(at))["autoplay"]
 
 
-def test_a_moment_left_by_another_prompt_is_not_taken_for_a_wish(tiny_texts: None) -> None:
+def test_with_another_prompt_the_reader_stays_at_the_same_beat(tiny_texts: None) -> None:
     at = opened(at="ask")
     at.selectbox[0].set_value(part.prompts(TINY)[-1]).run()
-    assert json.loads(scene_of(at))["position"] == 0
+    data = json.loads(scene_of(at))
+    assert data["position"] == data["scene"]["lines"][2]["frame"]
+    assert not data["autoplay"]
+
+
+def test_a_moment_left_by_another_lesson_is_not_taken_for_a_wish() -> None:
+    at = open_page("eagle", "en", at="shift")
+    at.switch_page("pages/eagle3.py").run()
+    assert json.loads(scene_of(at))["position"] == json.loads(scene_of(at))["scene"]["lines"][0]["frame"]
+
+
+@pytest.mark.parametrize("told", LESSONS, ids=lambda told: told.key)
+def test_the_table_is_of_the_step_that_is_shown(told: Lesson) -> None:
+    """Every frame's step is one of its run's, and what drafted it is what the picture speaks of."""
+    casts = [[recorded.recording(prompt, *one) for one in told.cast] for prompt in part.prompts(told)]
+    found = told.choose(([run for run in cast if run] for cast in casts), lambda key, values: "")
+    assert found
+    runs, scene = found
+    for frame in scene.frames:
+        run, step = step_at(runs, frame)
+        assert run is runs[frame.run]
+        assert step is run.steps[frame.at]
+        if wanted := SHOWN.get((told.key, frame.act)):
+            assert (run.header.method.key, run.header.sampling.temperature > 0) == wanted
+
+
+SHOWN = {  # lesson and act → whose step it is, and whether it was drawn
+    ("why", "plain"): ("plain", False),
+    ("eagle2", "growth"): ("eagle2", False),
+    ("eagle2", "twins"): ("eagle", False),
+    ("lossless", "same"): ("plain", False),
+    ("lossless", "match"): ("eagle3", True),
+}
+
+
+def test_the_match_rule_is_shown_beside_the_step_that_drew_its_token() -> None:
+    told = importlib.import_module("pages.lessons.lossless").LESSON
+    runs = [run for one in told.cast if (run := recorded.recording(part.prompts(told)[0], *one))]
+    case = rule.matched(runs[1])
+    assert case
+    scene = told.play(runs, lambda key, values: "")
+    assert scene
+    steps = {id(step_at(runs, frame)[1]) for frame in scene.frames if frame.act == "match"}
+    assert steps == {id(runs[1].steps[case.step])}
 
 
 def test_without_recordings_a_lesson_says_so(tiny_texts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 from streamlit.runtime.context import ContextProxy
+from streamlit.testing.v1 import AppTest
 
-from pages.parts import colours, recorded, source
+from pages.parts import choice, colours, recorded, source
 from pages.parts.text import catalogue
 from tests.pages.conftest import open_page, scene_of
 
@@ -60,6 +61,56 @@ def test_a_choice_goes_into_the_address_and_survives_a_visit_elsewhere() -> None
     at.switch_page("pages/about.py").run()
     at.switch_page("pages/race.py").run()
     assert at.button_group(key="clock").value == "model"
+
+
+def test_a_default_of_one_page_is_not_taken_to_another() -> None:
+    """The race opens with what was fastest, the step page with the papers' trees; a choice is kept."""
+    at = open_page("race", "en")
+    assert at.button_group(key="tuning").value == "device"
+    turned(at, "step")
+    assert at.button_group(key="tuning").value == "published"
+    at.button_group(key="tuning").set_value("device").run()
+    turned(at, "about")
+    turned(at, "step")
+    assert at.button_group(key="tuning").value == "device"
+    turned(at, "race")
+    at.button_group(key="tuning").set_value("published").run()
+    turned(at, "step")
+    assert at.button_group(key="tuning").value == "published"
+
+
+def turned(at: AppTest, page: str) -> None:
+    """By the menu, whose links have no choices in them."""
+    at.query_params.clear()
+    at.switch_page(f"pages/{page}.py").run()
+
+
+def test_step_and_form_begin_with_the_method_the_app_opens_with(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with whatever method was added last."""
+    monkeypatch.setattr(recorded, "opening_name", lambda: ["story", "eagle3", "device"])
+    at = open_page("step", "en")
+    assert at.button_group(key="method").value == "eagle3"
+    assert choice.first_of(["plain", "eagle3", "ddtree"]) == "eagle3"
+    assert choice.first_of(["plain", "lookup"]) == "lookup"
+
+
+@pytest.mark.parametrize(("asked", "title"), [("zh-CN", "zh"), ("zh_TW", "zh"), ("EN", "en"), ("fr", "en")])
+def test_languages_are_known_by_their_first_part(asked: str, title: str) -> None:
+    at = open_page("race", asked)
+    assert at.title[0].value == catalogue(title)["race.title"]
+
+
+def test_a_link_for_a_lecture_can_be_made_where_the_address_has_a_longer_tag() -> None:
+    at = open_page("race", "en-GB")
+    at.button(key="lecture").click().run()
+    assert not at.exception
+
+
+def test_the_time_to_the_first_token_stands_beside_the_speed() -> None:
+    at = open_page("race", "en")
+    at.session_state["fold.table.runs"] = True
+    at.run()
+    assert catalogue("en")["number.first"] in at.table[-1].value.columns
 
 
 def test_the_table_beside_the_picture_is_of_the_step_it_rests_at() -> None:

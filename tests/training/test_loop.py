@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from spec_core.training.corpus import Corpus, corpus_file
 from spec_core.training.data import Store
 from spec_core.training.loop import Plan, Task, Trainer, rate_at
 from spec_core.training.report import summarise
+from spec_core.training.warm import earlier
 from tests.core.drafters import build, play
 from tests.toy import target_config, write_folder
 from tests.training.conftest import LAYERS, MASK, VOCAB, dialogues
@@ -143,6 +145,47 @@ def test_landed_weights_are_a_start_that_changes_nothing(model: Model, store: St
         batch = store.batch(range(8), task.layers)
         with torch.no_grad():
             assert (task.hits(batch) == again.hits(batch)).float().mean() > 0.95  # bf16 between them
+
+
+def test_a_start_is_read_on_the_processor_whatever_new_tensors_are_born_on(
+    model: Model, store: Store, tmp_path: Path
+) -> None:
+    task = make("eagle3", model, store)
+    export.publish(DRAFTERS["eagle3"](task, model.decoder), Trainer(task, store, plan_for("eagle3", tmp_path)), model)
+    with torch.device("meta"):
+        found = earlier(tmp_path / "eagle3", model.decoder)
+    assert {one.device.type for one in (*found.parameters(), *found.buffers())} == {"cpu"}
+    assert all(weight.requires_grad for weight in found.parameters())
+
+
+def test_what_the_start_said_of_itself_is_said_again(model: Model, store: Store, tmp_path: Path) -> None:
+    task = make("eagle", model, store)
+    first = plan_for("eagle", tmp_path)
+    export.publish(DRAFTERS["eagle"](task, model.decoder), Trainer(task, store, first), model)
+    said = json.loads((first.out / "config.json").read_text())
+    (first.out / "config.json").write_text(json.dumps(said | {"rope_theta": 5e5, "torch_dtype": "float16"}))
+    again = plan_for("eagle", tmp_path, start=first.out, out=tmp_path / "again")
+    export.publish(DRAFTERS["eagle"](task, model.decoder), Trainer(task, store, again), model)
+    assert json.loads((again.out / "config.json").read_text()) == said | {"rope_theta": 5e5}
+    assert f"--from {first.out}" in (again.out / "README.md").read_text()
+
+
+def test_a_checkpoint_of_another_start_is_not_taken_up(model: Model, store: Store, tmp_path: Path) -> None:
+    plan = plan_for("eagle", tmp_path, fresh=False)
+    Trainer(make("eagle", model, store), store, plan).save()
+    Trainer(make("eagle", model, store), store, plan)
+    with pytest.raises(SystemExit, match="of another target or --from: --fresh"):
+        Trainer(make("eagle", model, store), store, plan_for("eagle", tmp_path, fresh=False, start=tmp_path))
+
+
+def test_a_scaled_rope_is_refused_before_hours_of_training(model: Model) -> None:
+    loop.check_rope(model.decoder)
+    scaled = copy.copy(model.decoder)
+    rope = scaled.config.rope
+    for other in (replace(rope, scale=1.2), replace(rope, inv_freq=(*rope.inv_freq[:-1], rope.inv_freq[-1] / 8))):
+        scaled.config = replace(model.decoder.config, rope=other)
+        with pytest.raises(SystemExit, match="scales its rope"):
+            loop.check_rope(scaled)
 
 
 def test_the_rate_warms_up_and_ends_at_zero() -> None:
