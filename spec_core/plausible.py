@@ -49,6 +49,8 @@ def check_step(step: Step) -> None:
         raise odd()
     if any(min(p.ms, p.start_ms, p.rows, p.layers) < 0 for p in step.passes):
         raise odd()
+    if not all(-1 <= i < len(tree.tokens) for i in (*tree.passes, *(one.child for one in verdict.decisions))):
+        raise odd()  # a pass guesses something, so there are no more of them than nodes
     if any(len(named.tokens) != len(named.probs) for named in (*tree.others, *verdict.wanted)):
         raise odd()
 

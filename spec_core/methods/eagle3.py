@@ -1,7 +1,7 @@
 """EAGLE-3: fused low, middle and high features, its own vocabulary, trained on its own outputs; grown as EAGLE-2."""
 
 from spec_core.contract import Curve, Method, Variant
-from spec_core.methods.eagle2 import SWEEP, build, tree_knobs
+from spec_core.methods.eagle2 import TREES, build, tree_knobs
 
 METHOD = Method(
     key="eagle3",
@@ -12,7 +12,7 @@ METHOD = Method(
     build=build,
     network="eagle3",
     order=4,
-    sweep=SWEEP,
+    sweep=(*({"shape": "chain", "depth": depth} for depth in range(1, 4)), *TREES),
     curves=(
         Curve("chain", 1, lambda length: {"shape": "chain", "depth": length}, at_least=3.0),
         Curve("tree", 1, lambda length: {"shape": "tree", "depth": length}),

@@ -255,6 +255,23 @@ def test_both_sides_of_the_ratios_do_the_same_work(toy_target: str) -> None:
     assert said[0, 20:].tolist() == ids(ours)
 
 
+def lasting(drafted: list[int], *ms: float) -> Trace:
+    """A trace whose steps all accept that, and take so long."""
+    one = step(drafted, 7)
+    steps = [msgspec.structs.replace(one, passes=[Pass("target", 0, time, 1, 1)]) for time in ms]
+    return Trace(head({}), [step([], 1), *steps])
+
+
+def test_a_burst_in_one_step_does_not_choose_a_setting() -> None:
+    """The middle step counts, prompt by prompt, against plain decoding's."""
+    calm = lasting([5], 10, 10, 10, 10, 10)
+    burst = lasting([5], 10, 10, 10, 10, 900)
+    plain = lasting([], 20, 20, 20)
+    assert sweep.steady(calm) == sweep.steady(burst) == 200
+    assert sweep.speedup([calm, burst, burst], [plain] * 3) == 4
+    assert sweep.steady(Trace(head({}), [step([], 1)])) == 0
+
+
 def test_a_sweep_saves_the_fastest(
     toy_target: str,
     prompts: Path,

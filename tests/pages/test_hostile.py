@@ -91,7 +91,7 @@ def test_what_is_not_touched_opens(lines: list[Any]) -> None:
     assert outcome(packed(lines)) == ""
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_any_value_anywhere_is_refused_or_shown(lines: list[Any], seed: int) -> None:
     """A value of every kind of place, and odd ones put there."""
     chance = random.Random(seed)
@@ -101,6 +101,13 @@ def test_any_value_anywhere_is_refused_or_shown(lines: list[Any], seed: int) -> 
     said = [outcome(packed(replaced(lines, path, chance.choice(ODD)))) for path in chosen]
     assert set(said) <= {"", "file.line", "file.schema", "file.step", "file.odd", "file.big", "file.start"}
     assert {"", "file.line", "file.odd"} <= set(said)
+
+
+@pytest.mark.parametrize("value", [-2, 2**20])
+@pytest.mark.parametrize("place", [("decisions", 0, "child"), ("draft", "passes", 1)])
+def test_a_guess_or_a_pass_that_nobody_made_is_refused(lines: list[Any], place: tuple[Any, ...], value: int) -> None:
+    path = next(path for path in places(lines) if path[-len(place) :] == place)
+    assert outcome(packed(replaced(lines, path, value))) == "file.odd"
 
 
 @pytest.mark.parametrize(
