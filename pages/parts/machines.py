@@ -6,7 +6,8 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts.cards import Origin
-from spec_core.measurement import Measurement, load
+from spec_core.measurement import Measurement, Setup, load
+from spec_core.presets import read
 from spec_core.trace import TraceError
 
 FOLDER = Path(__file__).parents[2] / "assets" / "measurements"
@@ -59,11 +60,17 @@ def recorded(path: Path, changed: float) -> Measurement | None:
 def machines() -> list[Machine]:
     """Own ones first, then what is recorded; what has no curve is left out.
 
-    Of those whole targets come before modelled ones, and weights read in float32 before those read in few bits.
+    Of those whole targets come before modelled ones, weights read in float32 before those read in few bits, and the
+    machine that the recordings and the fastest settings are of before others.
     """
+    ours = read().device
     files = sorted(FOLDER.glob("*.jsonl*"))
     found = [(path, recorded(path, path.stat().st_mtime)) for path in files]
     shipped = [Machine(path.name.split(".jsonl")[0], one, "replay") for path, one in found if one]
-    shipped.sort(key=lambda one: (one.measurement.setup.modelled, one.measurement.setup.few_bits))
+
+    def last(setup: Setup) -> tuple[bool, bool, bool]:
+        return setup.modelled, setup.few_bits, setup.device != ours
+
+    shipped.sort(key=lambda one: last(one.measurement.setup))
     known = [*bench().own, *shipped]
     return [one for one in known if any(task.method for task in one.measurement.points)]

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.parts import choice, colours, recorded, source
 from pages.parts.text import catalogue
+from spec_core.presets import read
 from tests.pages.conftest import open_page, scene_of
 
 PAGES = ("start", "race", "step", "latency", "about")
@@ -126,6 +127,12 @@ def test_charts_and_tables_are_made_when_they_are_opened() -> None:
     at.run()
     assert len(at.get("plotly_chart")) == 1
     assert [len(table.value.columns) > 3 for table in at.table] == [True, True]
+
+
+def test_the_latency_page_opens_with_the_machine_that_the_settings_are_of() -> None:
+    at = open_page("latency", "en")
+    assert read().device in at.selectbox(key="machine").options[0]
+    assert at.selectbox(key="machine").index == 0
 
 
 def test_without_recordings_pages_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
