@@ -174,7 +174,7 @@ def test_another_language_goes_on_where_the_lesson_was(visit: Visit) -> None:
     settled(page, "at", IDS[3])
     there = moment(page)
     page.get_by_text("中文", exact=True).click()
-    page.locator(".turn.later", has_text="下一步").wait_for()
+    page.locator(".turn.later", has_text="下一段").wait_for()
     assert (at_chinese(page), moment(page)) == (3, there)
 
 
