@@ -48,12 +48,13 @@ def test_every_layer_gets_the_context(case: tuple[Trace, int, Scene]) -> None:
 
 
 def test_kept_and_new_context_are_all_the_target_has_read(trace: Trace) -> None:
-    """A step's new rows are what the step before committed; at the first it is the prompt."""
+    """A step's new rows are what the step before committed; at the first, the prompt's last, whose others were read
+    in the prefill."""
     read = len(trace.header.prompt.ids)
     for number in range(1, len(trace.steps)):
         values = block.numbers(trace, number)
-        assert values["new"] == (read if number == 1 else len(trace.steps[number - 1].committed))
-        assert values["past"] == (0 if number == 1 else read - int(values["new"]))
+        assert values["new"] == len(trace.steps[number - 1].committed)
+        assert values["past"] == read - int(values["new"])
         assert values["sure"] == read
         read += len(trace.steps[number].committed)
 
